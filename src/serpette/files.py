@@ -1,0 +1,68 @@
+"""Writing files so that an interrupted run leaves either the old file or the new one, never half of it."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from serpette.errors import SerpetteError
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write `text` to a temporary file beside `path`, then rename it.
+
+    Raises:
+        SerpetteError: the folder cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise SerpetteError(f"cannot write {path} ({error.strerror}); choose another place.") from error
+    return path
+
+
+@contextmanager
+def new_folder(path: Path, marker: str) -> Iterator[Path]:
+    """Yield a temporary folder that becomes `path` when the block ends without an error.
+
+    An old folder at `path` is replaced only if it is empty or holds `marker`, the file that shows that serpette wrote it.
+
+    Raises:
+        SerpetteError: `path` is a file or somebody else's folder, or its parent cannot be written.
+    """
+    if path.exists() and not path.is_dir():
+        raise SerpetteError(f"{path} is a file; expected the name of a folder to write.")
+    if path.is_dir() and any(path.iterdir()) and not (path / marker).is_file():
+        raise SerpetteError(f"{path} is not empty and was not written by serpette; choose another folder.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    except OSError as error:
+        raise SerpetteError(f"cannot write {path} ({error.strerror}); choose another place.") from error
+    try:
+        os.chmod(temporary, 0o777 & ~_umask())
+        yield temporary
+        old = temporary.with_name(temporary.name + ".old")
+        if path.exists():
+            path.rename(old)
+        temporary.rename(path)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
