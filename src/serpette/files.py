@@ -1,5 +1,6 @@
 """Writing files so that an interrupted run leaves either the old file or the new one, never half of it."""
 
+import hashlib
 import os
 import shutil
 import tempfile
@@ -60,6 +61,12 @@ def new_folder(path: Path, marker: str) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def hash_of(file: Path) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _umask() -> int:

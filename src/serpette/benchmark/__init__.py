@@ -1,0 +1,1 @@
+"""What a model costs to run: throughput, latency, FLOPs, memory, energy."""

@@ -1,0 +1,1 @@
+"""What goes in: image folders, tables, HDF5; splits, decoding, fingerprints, the demo set."""

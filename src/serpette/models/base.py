@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -22,20 +22,46 @@ class Branches(NamedTuple):
     """The children of a block that make up its two residual branches, in the order in which they are applied.
 
     The stream between the branches is the input of the first child of `mlp`; tap it there, never recompute it.
+    `mixer` is the child of `attention` that gets the other arguments of the block (masks, position embeddings).
     """
 
     attention: tuple[str, ...]
     mlp: tuple[str, ...]
+    mixer: str = "attn"
+
+
+class RemainingBranch(nn.Module):
+    """What is left of a block whose other branch was dropped: x + branch(x).
+
+    The children keep their names, so that their keys in a state dict stay the same. A dropped branch is nowhere: not an
+    identity, which would add norm(x) to the stream.
+    """
+
+    def __init__(self, block: nn.Module, branches: Branches, part: Literal["attention", "mlp"]) -> None:
+        super().__init__()
+        self.branches = Branches(**{"attention": (), "mlp": (), part: getattr(branches, part)}, mixer=branches.mixer)
+        for name in (*self.branches.attention, *self.branches.mlp):
+            self.add_module(name, getattr(block, name))
+        self.train(block.training)
+
+    def forward(self, hidden_states: Float[Tensor, "B T C"], *args: Any, **kwargs: Any) -> Float[Tensor, "B T C"]:
+        """Apply the branch to the stream; other arguments go to the attention, as they do in the whole block."""
+        x = hidden_states
+        for name, child in self.named_children():
+            x = stream_out(child(x, *args, **kwargs) if name == self.branches.mixer else child(x))
+        return hidden_states + x
 
 
 class Origin(NamedTuple):
     """Where a module came from: carried by the module as `serpette_origin`, so that saving and records can name it.
 
-    `name` is the string that was loaded, `plan` what has been removed from it, `preprocessing` an override of the
-    model's own, `classes` the class names of a head that serpette fitted or that the folder stated.
+    `name` is the string that was loaded, `base` the dense model behind it, `plan` what has been removed from that,
+    `preprocessing` an override of the model's own, `classes` the class names of a head that serpette fitted or that the
+    folder stated.
     """
 
     name: str
+    base: str | None = None
     plan: Plan | None = None
     preprocessing: Preprocessing | None = None
     classes: tuple[str, ...] | None = None
@@ -81,8 +107,8 @@ class Adapter(ABC):
         """
 
     @abstractmethod
-    def with_blocks(self, blocks: Sequence[nn.Module]) -> nn.Module:
-        """A new model that runs `blocks` and shares every parameter with this one; configuration rebuilt to match."""
+    def replace_blocks(self, blocks: Sequence[nn.Module]) -> None:
+        """Make the model run `blocks`, in place, and rebuild its configuration to match; only for serpette's own copies."""
 
     @property
     @abstractmethod
@@ -140,20 +166,29 @@ class Adapter(ABC):
 
     # How it is stored
 
-    @property
-    @abstractmethod
-    def stock_format_fits(self) -> bool:
-        """Whether the library's own format can express the model as it is: no block lacks a branch."""
-
     @abstractmethod
     def write_stock(self, folder: Path) -> None:
-        """Write the library's own files; only called where `stock_format_fits`."""
+        """Write the library's own files; only for a model of which every block is whole."""
 
     @abstractmethod
     def blueprint(self) -> Mapping[str, Any]:
-        """JSON from which `from_blueprint` builds the dense architecture of this model, without weights."""
+        """JSON from which `from_blueprint` builds this architecture, with as many whole blocks as the model has."""
+
+    @classmethod
+    @abstractmethod
+    def from_blueprint(cls, blueprint: Mapping[str, Any]) -> nn.Module:
+        """A model with the architecture of `blueprint` and weights of no meaning.
+
+        Raises:
+            ModelError: the installed library does not know the architecture.
+        """
 
     # Shared by all families
+
+    @property
+    def half_blocks(self) -> dict[int, RemainingBranch]:
+        """The blocks of which only one branch is left, by position."""
+        return {i: block for i, block in enumerate(self.blocks) if isinstance(block, RemainingBranch)}
 
     def sites(self) -> tuple[Site, ...]:
         """Every removable site: all blocks, then all attention and all MLP branches that the model still has."""
@@ -180,9 +215,14 @@ def stream_out(output: Any) -> Tensor:
 
 
 def sharing_copy(model: nn.Module) -> nn.Module:
-    """A copy of the module tree whose parameters and buffers are those of `model`, not copies of them."""
-    shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-    return copy.deepcopy(model, memo=dict(shared))
+    """A copy of the module tree whose parameters and buffers have the storage of those of `model`.
+
+    The tensors are new objects on old storage, so that `.to()` on the copy moves the copy alone.
+    """
+    with torch.inference_mode(False):  # tensors made in inference mode could never be trained
+        memo: dict[int, Any] = {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in model.parameters()}
+        memo |= {id(buffer): buffer.detach() for buffer in model.buffers()}
+        return copy.deepcopy(model, memo=memo)
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
@@ -215,22 +255,20 @@ def adapt(model: nn.Module) -> Adapter:
     Raises:
         ModelError: the module belongs to no supported family; says what was looked for.
     """
+    if not isinstance(model, nn.Module):
+        raise ModelError(f"expected a torch module, found {model!r}; load it first: serpette.load({model!r}).")
     model = unwrapped(model)
-    package = type(model).__module__.partition(".")[0]
-    if is_transformers_model(model):
+    # The names of the base classes tell the library, so that the other one is not imported.
+    packages = {base.__module__.partition(".")[0] for base in type(model).__mro__}
+    if "transformers" in packages:
         from serpette.models.transformers import TransformersAdapter
 
         return TransformersAdapter(model)
-    if hasattr(model, "blocks") and hasattr(model, "forward_features"):
+    if "timm" in packages:
         from serpette.models.timm import TimmAdapter
 
         return TimmAdapter(model)
     raise ModelError(
-        f"{type(model).__name__} (from {package}) is not a supported vision transformer; expected a timm model with "
-        "`blocks` and `forward_features`, or a transformers vision model."
+        f"{type(model).__name__} is not a supported vision transformer; expected a timm model with `blocks` and "
+        "`forward_features`, or a transformers vision model."
     )
-
-
-def is_transformers_model(model: nn.Module) -> bool:
-    """Whether a module is a transformers model, told by the names of its base classes so that nothing is imported."""
-    return any(base.__module__ == "transformers.modeling_utils" for base in type(model).__mro__)

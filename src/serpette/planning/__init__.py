@@ -1,0 +1,1 @@
+"""Which sites to remove: from a profile to a plan."""

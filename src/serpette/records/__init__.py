@@ -5,11 +5,13 @@ from serpette.records.common import PARTS, DataRef, ModelRef, Part, Preprocessin
 from serpette.records.cost import Comparison, Cost
 from serpette.records.plan import METHODS, Method, Plan, Site
 from serpette.records.profile import Profile, SiteScore, Tokens, WindowScore
+from serpette.records.pruning import MANIFEST, Pruning
 from serpette.records.scan import BadFile, Duplicate, Scan, SplitScan
 from serpette.records.scores import ClassScore, HeadFit, HeadKind, Scores
 from serpette.records.selection import Baseline, Candidate, Selection, Winner
 
 __all__ = [
+    "MANIFEST",
     "METHODS",
     "PARTS",
     "BadFile",
@@ -30,6 +32,7 @@ __all__ = [
     "Preprocessing",
     "Profile",
     "Provenance",
+    "Pruning",
     "Record",
     "Scan",
     "Scores",

@@ -96,4 +96,6 @@ class Plan(Record):
             raise PlanError(f"Plan removes all {depth} blocks; at least one must stay. Ask for fewer.")
         for part, dropped in (("attention", self.drop_attention), ("mlp", self.drop_mlp)):
             if blocks + len(dropped) == depth:
-                raise PlanError(f"Plan removes the {part} of all {depth} blocks; at least one must stay. Ask for fewer.")
+                raise PlanError(
+                    f"Plan removes the {part} of all {depth} blocks; at least one must stay. Ask for fewer."
+                )

@@ -1,0 +1,1 @@
+"""How redundant every site of a model is: from images to a profile."""

@@ -1,0 +1,5 @@
+"""`python -m serpette`."""
+
+from serpette.cli import main
+
+main()

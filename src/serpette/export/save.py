@@ -1,0 +1,91 @@
+"""Save a model so that it loads again with equal outputs: in its library's own format where that can say it all."""
+
+import os
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from serpette.errors import SaveError
+from serpette.export.load import load_stock, read_folder
+from serpette.files import hash_of, new_folder
+from serpette.models.base import Adapter, adapt, inference
+from serpette.models.runtime import DTYPES, placement
+from serpette.models.weights import write_weights
+from serpette.records import MANIFEST, Plan, Pruning
+from serpette.surgery.prune import kept_blocks
+
+TOLERANCE = 1e-5  # of the largest output; equal kernels on equal weights differ by nothing at all
+
+
+def save(model: nn.Module, path: str | os.PathLike[str]) -> Path:
+    """Save `model` to the folder `path`, read it back and compare before calling it done.
+
+    Models of whole blocks are written in the stock format of their library, others in serpette's own form, which only
+    `serpette.load` reads. Nothing is left at `path` if anything goes wrong.
+
+    Returns:
+        The folder.
+
+    Raises:
+        SaveError: the saved model does not load, or not with equal outputs.
+        SerpetteError: `path` cannot be written, or is somebody else's folder.
+    """
+    adapter = adapt(model)
+    folder = Path(path)
+    with new_folder(folder, marker=MANIFEST) as temporary:
+        form = "serpette" if adapter.half_blocks else adapter.library
+        if form == "serpette":
+            write_weights(adapter.model, temporary)
+        else:
+            adapter.write_stock(temporary)
+        manifest_of(adapter, form, temporary).save(temporary / MANIFEST)
+        check_equal(adapter, read_folder(temporary))
+        if form != "serpette":
+            check_equal(adapter, load_stock(temporary, adapter.library))
+    return folder
+
+
+def manifest_of(adapter: Adapter, form: str, folder: Path) -> Pruning:
+    """Describe a model, and the files in `folder` that hold it."""
+    origin = adapter.origin
+    plan = origin.plan or Plan(depth=len(adapter.blocks))
+    depth = len(adapter.blocks) + len(plan.drop_blocks)
+    dtype = placement(adapter.model)[1]
+    return Pruning(
+        form=form,  # type: ignore[arg-type]
+        library=adapter.library,  # type: ignore[arg-type]
+        base=origin.base or origin.name,
+        plan=plan,
+        kept=kept_blocks(depth, plan),
+        half_blocks={i: "attention" if block.branches.attention else "mlp" for i, block in adapter.half_blocks.items()},
+        blueprint=dict(adapter.blueprint()),
+        preprocessing=adapter.preprocessing,
+        classes=adapter.class_names,
+        dtype=next(name for name, value in DTYPES.items() if value == dtype),
+        files={file.name: hash_of(file) for file in sorted(folder.iterdir())},
+        versions={name: version(name) for name in ("serpette", "torch", "timm", "transformers")},
+    )
+
+
+def check_equal(saved: Adapter, loaded_model: nn.Module) -> None:
+    """Compare features and logits of two models on the same random images.
+
+    Raises:
+        SaveError: the outputs differ by more than `TOLERANCE` of the largest one.
+    """
+    device, dtype = placement(saved.model)
+    loaded = adapt(loaded_model.to(device, dtype))
+    side = saved.preprocessing.image_size
+    images = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(0)).to(device, dtype)
+    with inference(saved.model), inference(loaded.model):
+        pairs = [(saved.features(images), loaded.features(images))]
+        if saved.num_classes:
+            pairs.append((saved.logits(images), loaded.logits(images)))
+    for expected, found in pairs:
+        difference = (expected - found).abs().max().item()
+        if not difference <= TOLERANCE * max(expected.abs().max().item(), 1.0):  # also catches NaN
+            raise SaveError(
+                f"{saved.architecture} was saved but loads with other outputs (difference {difference:.2g})."
+            )

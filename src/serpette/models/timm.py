@@ -1,0 +1,227 @@
+"""Vision transformers of timm: ViT, DeiT (distilled too), DINOv2, CLIP and SigLIP trunks.
+
+Shapes: B images, T tokens, C channels, D features, K classes, S pixels a side.
+"""
+
+import difflib
+import json
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import timm
+import torch
+from jaxtyping import Float
+from timm.data import ImageNetInfo, infer_imagenet_subset, resolve_data_config
+from timm.layers import global_pool_nlc
+from timm.models import is_model
+from timm.models._hub import save_config_for_hf
+from timm.models._input import get_model_args
+from torch import Tensor, nn
+
+from serpette.errors import ModelError
+from serpette.models.base import Adapter, Branches, RemainingBranch, sharing_copy
+from serpette.models.weights import write_weights
+from serpette.records import Preprocessing
+
+# Block class -> its residual branches (timm/models/vision_transformer.py)
+BRANCHES = {
+    "Block": Branches(("norm1", "attn", "ls1", "drop_path1"), ("norm2", "mlp", "ls2", "drop_path2")),
+}
+
+
+class TimmAdapter(Adapter):
+    """A timm model with `blocks`."""
+
+    library: ClassVar[str] = "timm"
+
+    def __init__(self, model: nn.Module) -> None:
+        blocks = getattr(model, "blocks", None)
+        known = isinstance(blocks, nn.Sequential | nn.ModuleList) and all(
+            isinstance(block, RemainingBranch) or type(block).__name__ in BRANCHES for block in blocks
+        )
+        if not known or not hasattr(model, "forward_features"):
+            found = sorted({type(block).__name__ for block in blocks}) if isinstance(blocks, nn.Module) else "none"
+            raise ModelError(
+                f"{type(model).__name__} is not a supported timm model: looked for `forward_features` and `blocks` made "
+                f"of {', '.join(BRANCHES)}; found blocks of {found}."
+            )
+        super().__init__(model)
+
+    @property
+    def _timm(self) -> Any:
+        return self.model
+
+    @property
+    def family(self) -> str:
+        return "deit-distilled" if hasattr(self.model, "head_dist") else "vit"
+
+    @property
+    def architecture(self) -> str:
+        return str(self._timm.pretrained_cfg.get("architecture", type(self.model).__name__))
+
+    @property
+    def blocks(self) -> tuple[nn.Module, ...]:
+        return tuple(self._timm.blocks)
+
+    def branches(self, block: nn.Module) -> Branches:
+        return block.branches if isinstance(block, RemainingBranch) else BRANCHES[type(block).__name__]
+
+    def replace_blocks(self, blocks: Sequence[nn.Module]) -> None:
+        model = self._timm
+        model.blocks = type(model.blocks)(*blocks) if isinstance(model.blocks, nn.Sequential) else nn.ModuleList(blocks)
+        if hasattr(model, "feature_info"):
+            model.feature_info = [
+                {**info, "module": f"blocks.{i}"} for i, info in enumerate(model.feature_info[: len(blocks)])
+            ]
+        model._model_args = {**getattr(model, "_model_args", {}), "depth": len(blocks)}
+
+    @property
+    def num_prefix_tokens(self) -> int:
+        return int(self._timm.num_prefix_tokens)
+
+    def pool(self, stream: Float[Tensor, "B T C"]) -> Float[Tensor, "B D"]:
+        if hasattr(self.model, "head_dist"):
+            return stream[:, :2].mean(1)
+        if getattr(self.model, "attn_pool", None) is not None or not self._timm.global_pool:
+            return stream[:, self.num_prefix_tokens :].mean(1)
+        return global_pool_nlc(stream, self._timm.global_pool, self.num_prefix_tokens)
+
+    @property
+    def library_preprocessing(self) -> Preprocessing:
+        config = resolve_data_config({}, model=self.model)
+        if config["crop_mode"] == "border":
+            raise ModelError(
+                f"{self.architecture} pads images with a border (crop_mode 'border'), which is not supported."
+            )
+        patch_embed = getattr(self.model, "patch_embed", None)
+        size = getattr(patch_embed, "img_size", None) or config["input_size"][1:]
+        if size[0] != size[1]:
+            raise ModelError(
+                f"{self.architecture} takes {size[0]} x {size[1]} pixels; only square inputs are supported."
+            )
+        return Preprocessing(
+            image_size=size[0],
+            resize=math.floor(size[0] / config["crop_pct"]),
+            resize_mode="squash" if config["crop_mode"] == "squash" else "shortest",
+            interpolation=config["interpolation"],
+            mean=tuple(config["mean"]),
+            std=tuple(config["std"]),
+        )
+
+    @property
+    def library_class_names(self) -> tuple[str, ...] | None:
+        names = self._timm.pretrained_cfg.get("label_names")
+        if isinstance(names, dict):
+            names = [names[key] for key in sorted(names, key=int)]
+        if not names and self.num_classes >= 1000:
+            subset = infer_imagenet_subset(self.model)
+            names = ImageNetInfo(subset).label_names() if subset else None
+        return tuple(names) if names and len(names) == self.num_classes else None
+
+    def features(self, images: Float[Tensor, "B 3 S S"]) -> Float[Tensor, "B D"]:
+        return self._timm.forward_head(self._timm.forward_features(images), pre_logits=True)
+
+    @property
+    def num_classes(self) -> int:
+        return int(self._timm.num_classes)
+
+    def logits(self, images: Float[Tensor, "B 3 S S"]) -> Float[Tensor, "B K"]:
+        if not self.num_classes:
+            raise ModelError(f"{self.architecture} has no classifier of its own; fit one (--head refit).")
+        return self.model(images)
+
+    def with_classifier(
+        self, weight: Float[Tensor, "K D"], bias: Float[Tensor, "K"], classes: Sequence[str]
+    ) -> nn.Module:
+        model: Any = sharing_copy(self.model)
+        model.reset_classifier(len(classes))
+        for head in (model.head, model.head_dist) if hasattr(model, "head_dist") else (model.head,):
+            head.weight.data.copy_(weight)
+            head.bias.data.copy_(bias)
+        model._model_args = {**getattr(model, "_model_args", {}), "num_classes": len(classes)}
+        model.serpette_origin = self.origin._replace(classes=tuple(classes))
+        return model  # type: ignore[no-any-return]
+
+    def write_stock(self, folder: Path) -> None:
+        names = self.class_names
+        preprocessing = self.preprocessing
+        data_config = {
+            "input_size": (3, preprocessing.image_size, preprocessing.image_size),
+            "crop_pct": preprocessing.image_size / preprocessing.resize,
+            "crop_mode": "squash" if preprocessing.resize_mode == "squash" else "center",
+            "interpolation": preprocessing.interpolation,
+            "mean": preprocessing.mean,
+            "std": preprocessing.std,
+        }
+        config_file = folder / "config.json"
+        save_config_for_hf(
+            self.model,
+            str(config_file),
+            model_config={"label_names": list(names)} if names and len(names) == self.num_classes else None,
+            model_args={"depth": len(self.blocks)},
+            data_config=data_config,
+        )
+        config = json.loads(config_file.read_text())
+        # transformers' TimmWrapper passes num_classes itself and fails where model_args names it once more.
+        config["model_args"].pop("num_classes", None)
+        config_file.write_text(json.dumps(config, indent=2) + "\n")
+        write_weights(self.model, folder)
+
+    def blueprint(self) -> Mapping[str, Any]:
+        arguments = {**get_model_args(self.model), "depth": len(self.blocks), "num_classes": self.num_classes}
+        config = {
+            k: v
+            for k, v in self._timm.pretrained_cfg.items()
+            if k not in ("url", "hf_hub_id", "file", "source", "state_dict")
+        }
+        return {"architecture": self.architecture, "arguments": arguments, "pretrained_cfg": config}
+
+    @classmethod
+    def from_blueprint(cls, blueprint: Mapping[str, Any]) -> nn.Module:
+        name = blueprint["architecture"]
+        if not is_model(name):
+            raise ModelError(f"timm {timm.__version__} has no architecture {name!r}; install a version that has it.")
+        config = {k: tuple(v) if isinstance(v, list) else v for k, v in blueprint["pretrained_cfg"].items()}
+        return timm.create_model(name, pretrained_cfg_overlay=config, **blueprint["arguments"])
+
+
+def load_timm(name: str, *, image_size: int | None = None, random_weights: bool = False) -> nn.Module:
+    """Build a timm model by any name that `timm.create_model` takes, with its pretrained weights.
+
+    Raises:
+        ModelError: timm has no such model, or its weights cannot be read.
+    """
+    plain = name.rpartition("/")[2].partition(".")[0]
+    if not name.startswith(("hf-hub:", "local-dir:")) and not is_model(plain):
+        close = difflib.get_close_matches(plain, timm.list_models(), n=3)
+        hint = f"did you mean {', '.join(close)}?" if close else "see timm.list_models()."
+        raise ModelError(f"timm has no model {name!r}; {hint}")
+    arguments = {} if image_size is None else {"img_size": image_size}
+    quiet = logging.getLogger("timm").level
+    logging.getLogger("timm").setLevel(logging.ERROR)
+    try:
+        model = timm.create_model(name, pretrained=not random_weights, **arguments)
+    except Exception as error:  # every library below timm has its own exceptions
+        raise ModelError(
+            f"timm cannot load {name!r}: {str(error).splitlines()[0] if str(error) else error!r}"
+        ) from error
+    finally:
+        logging.getLogger("timm").setLevel(quiet)
+    return model.eval()
+
+
+def resized_timm(model: nn.Module, image_size: int) -> nn.Module:
+    """A copy of a timm model for another input size, its position embeddings interpolated by timm.
+
+    Raises:
+        ModelError: the model cannot change its input size, or `image_size` is not a multiple of its patch size.
+    """
+    resized: Any = sharing_copy(model)
+    try:
+        resized.set_input_size(img_size=(image_size, image_size))
+    except (AttributeError, AssertionError, RuntimeError) as error:
+        raise ModelError(f"{type(model).__name__} cannot take {image_size} px images: {error}.") from error
+    return resized  # type: ignore[no-any-return]
