@@ -2,8 +2,8 @@
 
     python scripts/train_demo_model.py --data /usr/share/datasets/fashion-mnist --work runs/demo-training
 
-A timm ViT of 12 blocks and width 128 on Fashion-MNIST (28 x 28, patches of 7). The 1,000 validation images that ship are
-kept out of training, and the test images come from Fashion-MNIST's own test file. An interrupted run continues
+A timm ViT of 12 blocks and width 128 on Fashion-MNIST (28 x 28, patches of 7). The 1,000 validation images that ship
+are kept out of training, and the test images come from Fashion-MNIST's own test file. An interrupted run continues
 from its last finished epoch. `src/serpette/demo/training.log` is the log of the run that made the shipped weights.
 """
 
@@ -83,7 +83,10 @@ def forward(model: nn.Module, images: Tensor, block_drop: float) -> Tensor:
 @torch.inference_mode()
 def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
     model.eval()
-    right = sum((model(a.expand(-1, 3, -1, -1)).argmax(1) == b).sum().item() for a, b in zip(x.split(500), y.split(500)))
+    right = sum(
+        (model(a.expand(-1, 3, -1, -1)).argmax(1) == b).sum().item()
+        for a, b in zip(x.split(500), y.split(500), strict=True)
+    )
     model.train()
     return 100 * right / len(y)
 
@@ -138,7 +141,10 @@ def main() -> None:
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
 
-    names = {s: [args.data / f"{f}-{k}-ubyte.gz" for k in ("images-idx3", "labels-idx1")] for s, f in (("train", "train"), ("test", "t10k"))}
+    names = {
+        s: [args.data / f"{f}-{k}-ubyte.gz" for k in ("images-idx3", "labels-idx1")]
+        for s, f in (("train", "train"), ("test", "t10k"))
+    }
     train, test = (tuple(map(read_idx, names[s])) for s in ("train", "test"))
     held_out = cut_demo_images(train, test)
     seen = np.setdiff1d(np.arange(len(train[1])), held_out)
@@ -158,7 +164,7 @@ def main() -> None:
     if checkpoint.exists():
         state = torch.load(checkpoint, weights_only=True)
         model.load_state_dict(state["model"])
-        for (o, _), s in zip(optims, state["optims"]):
+        for (o, _), s in zip(optims, state["optims"], strict=True):
             o.load_state_dict(s)
         first = state["epoch"]
 
@@ -184,8 +190,11 @@ def main() -> None:
                 o.step()
             model.zero_grad()
             losses.append(loss.item())
-        log(f"epoch {epoch + 1:2d}  loss {np.mean(losses):.4f}  val {accuracy(model, x_val, y_val):.2f}  {time.time() - started:.0f} s")
-        torch.save({"model": model.state_dict(), "optims": [o.state_dict() for o, _ in optims], "epoch": epoch + 1}, checkpoint)
+        took, val = time.time() - started, accuracy(model, x_val, y_val)
+        log(f"epoch {epoch + 1:2d}  loss {np.mean(losses):.4f}  val {val:.2f}  {took:.0f} s")
+        torch.save(
+            {"model": model.state_dict(), "optims": [o.state_dict() for o, _ in optims], "epoch": epoch + 1}, checkpoint
+        )
 
     save_file({k: v.half().contiguous() for k, v in model.state_dict().items()}, SHIPPED / "model.safetensors")
     model.load_state_dict(load_file(SHIPPED / "model.safetensors"))

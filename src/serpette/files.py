@@ -37,7 +37,7 @@ def write_text(path: Path, text: str) -> Path:
 def new_folder(path: Path, marker: str) -> Iterator[Path]:
     """Yield a temporary folder that becomes `path` when the block ends without an error.
 
-    An old folder at `path` is replaced only if it is empty or holds `marker`, the file that shows that serpette wrote it.
+    An old folder at `path` is replaced only if it is empty or holds `marker`, the sign that serpette wrote it.
 
     Raises:
         SerpetteError: `path` is a file or somebody else's folder, or its parent cannot be written.

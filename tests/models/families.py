@@ -71,7 +71,13 @@ def timm_family(name: str, architecture: str, **arguments: Any) -> Family:
 
 
 def hf_config(config: Any, **arguments: Any) -> Any:
-    sizes = {"hidden_size": 48, "num_attention_heads": 3, "num_hidden_layers": DEPTH, "image_size": SIDE, "patch_size": 8}
+    sizes = {
+        "hidden_size": 48,
+        "num_attention_heads": 3,
+        "num_hidden_layers": DEPTH,
+        "image_size": SIDE,
+        "patch_size": 8,
+    }
     return config(**{**sizes, **arguments})
 
 
@@ -94,7 +100,13 @@ FAMILIES = [
     timm_family("gap-no-class-token", "vit_medium_patch16_gap_240", num_classes=5),
     timm_family("clip-pre-norm", "vit_base_patch32_clip_224", num_classes=5),
     timm_family("siglip-attention-pool", "vit_base_patch16_siglip_224", num_classes=5),
-    hf_family("vit", lambda: T.ViTModel(hf_config(T.ViTConfig, intermediate_size=96)), lambda m: m.layers, vit_attention, vit_mlp),
+    hf_family(
+        "vit",
+        lambda: T.ViTModel(hf_config(T.ViTConfig, intermediate_size=96)),
+        lambda m: m.layers,
+        vit_attention,
+        vit_mlp,
+    ),
     hf_family(
         "vit-classifier",
         lambda: T.ViTForImageClassification(hf_config(T.ViTConfig, intermediate_size=96, **CLASSES)),
@@ -102,7 +114,13 @@ FAMILIES = [
         vit_attention,
         vit_mlp,
     ),
-    hf_family("deit", lambda: T.DeiTModel(hf_config(T.DeiTConfig, intermediate_size=96)), lambda m: m.layers, vit_attention, vit_mlp),
+    hf_family(
+        "deit",
+        lambda: T.DeiTModel(hf_config(T.DeiTConfig, intermediate_size=96)),
+        lambda m: m.layers,
+        vit_attention,
+        vit_mlp,
+    ),
     hf_family(
         "deit-classifier",
         lambda: T.DeiTForImageClassification(hf_config(T.DeiTConfig, intermediate_size=96, **CLASSES)),
@@ -117,7 +135,9 @@ FAMILIES = [
         vit_attention,
         vit_mlp,
     ),
-    hf_family("dinov2", lambda: T.Dinov2Model(hf_config(T.Dinov2Config)), lambda m: m.encoder.layer, dino_attention, dino_mlp),
+    hf_family(
+        "dinov2", lambda: T.Dinov2Model(hf_config(T.Dinov2Config)), lambda m: m.encoder.layer, dino_attention, dino_mlp
+    ),
     hf_family(
         "dinov2-swiglu-classifier",
         lambda: T.Dinov2ForImageClassification(hf_config(T.Dinov2Config, use_swiglu_ffn=True, **CLASSES)),

@@ -102,12 +102,12 @@ def bench_modules(
 
 
 def compare(cost: Cost, baseline: Cost) -> Comparison:
-    """Two costs of one run, with the parts of the work and of the parameters that are saved (0 to 1)."""
+    """Two costs of one run, with the parts of the work and of the parameters that are saved, in percent."""
     return Comparison(
         cost=cost,
         baseline=baseline,
-        gflops_reduction=1 - cost.infer_gflops / baseline.infer_gflops,
-        param_reduction=1 - cost.param_count / baseline.param_count,
+        gflops_reduction=100 * (1 - cost.infer_gflops / baseline.infer_gflops),
+        param_reduction=100 * (1 - cost.param_count / baseline.param_count),
     )
 
 

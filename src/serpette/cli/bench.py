@@ -34,6 +34,10 @@ def command(
     from serpette.report.tables import cost_table
 
     with phases() as phase:
+
+        def announce(line: str) -> None:
+            phase(line)
+
         result = serpette.bench(
             model,
             against=against,
@@ -45,7 +49,7 @@ def command(
             random_weights=random_weights,
             seed=seed,
             energy=energy,
-            progress=lambda line: phase(line) and None,
+            progress=announce,
         )
     if out:
         result.save(out)

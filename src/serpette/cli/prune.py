@@ -40,7 +40,8 @@ def command(
         say(manifest.to_json())
     else:
         say(
-            f"removed {', '.join(map(str, chosen.sites))}\n{manifest.form} format, read back with equal outputs: {folder}"
+            f"removed {', '.join(map(str, chosen.sites))}\n"
+            f"{manifest.form} format, read back with equal outputs: {folder}"
         )
 
 

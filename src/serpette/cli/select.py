@@ -75,8 +75,7 @@ def command(
     """Find the best pruned model for a dataset, save it and report."""
     import serpette
     from serpette.records import METHODS
-    from serpette.report.tables import candidates_table, cost_table
-    from serpette.records import Comparison
+    from serpette.report.tables import candidates_table
 
     chosen = tuple(methods.split(","))
     unknown = [name for name in chosen if name not in METHODS]

@@ -1,0 +1,1 @@
+"""What pruning costs: accuracy, of one model or of many plans in one pass."""

@@ -14,8 +14,8 @@ def own_head_fits(adapter: Adapter, classes: Sequence[str]) -> bool:
 def own_columns(adapter: Adapter, classes: Sequence[str]) -> list[int]:
     """For each of `classes`, the output of the model's own classifier that means it.
 
-    Classes are aligned by name; where the model does not name its classes, their number must be equal and their order is
-    taken to be the same.
+    Classes are aligned by name; where the model does not name its classes, their number must be equal and their order
+    is taken to be the same.
 
     Raises:
         ModelError: the model has no classifier, or it does not know one of the classes.
@@ -26,14 +26,14 @@ def own_columns(adapter: Adapter, classes: Sequence[str]) -> list[int]:
     if names is None:
         if adapter.num_classes != len(classes):
             raise ModelError(
-                f"the classifier of {adapter.origin.name} has {adapter.num_classes} outputs without names, but the data has "
-                f"{len(classes)} classes; use --head refit."
+                f"the classifier of {adapter.origin.name} has {adapter.num_classes} outputs without names, but the "
+                f"data has {len(classes)} classes; use --head refit."
             )
         return list(range(len(classes)))
     unknown = [name for name in classes if name not in names]
     if unknown:
         raise ModelError(
-            f"the classifier of {adapter.origin.name} does not know {len(unknown)} of the {len(classes)} classes of the data, "
-            f"such as {unknown[0]!r} (it knows {names[0]!r}, ...); use --head refit."
+            f"the classifier of {adapter.origin.name} does not know {len(unknown)} of the {len(classes)} classes of "
+            f"the data, such as {unknown[0]!r} (it knows {names[0]!r}, ...); use --head refit."
         )
     return [names.index(name) for name in classes]

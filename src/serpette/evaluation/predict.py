@@ -77,8 +77,9 @@ def predict(
                     raise NonFiniteError(f"{adapter.origin.name} answers with NaN; try --dtype fp32.")
                 best = probabilities.max(1)
                 answers = dict(zip(decoded, zip(best.indices.tolist(), best.values.tolist(), strict=True), strict=True))
-            for path in batch:
-                predictions.append(failed.get(path) or Prediction(str(path), names[answers[path][0]], answers[path][1]))
+            predictions.extend(
+                failed.get(path) or Prediction(str(path), names[answers[path][0]], answers[path][1]) for path in batch
+            )
     return predictions
 
 

@@ -15,7 +15,7 @@ Output = Callable[[Adapter, Tensor], Tensor]
 
 
 class Relay(nn.Module):
-    """Stands in for all blocks: keeps what enters the first one, or puts a given stream in place of what leaves the last."""
+    """Stands in for all blocks: keeps what enters the first, or puts a stream in place of what leaves the last."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Trunk:
         return stream
 
     def block(self, block: nn.Module, stream: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
-        """One block, with the other arguments (masks, position embeddings) that the last stem call handed to the first."""
+        """One block, with the other arguments (masks, position embeddings) that the stem handed to the first block."""
         args, kwargs = self._relay.arguments
         return stream_out(block(stream, *args, **kwargs))
 

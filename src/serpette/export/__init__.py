@@ -1,0 +1,1 @@
+"""Saving models so that others can load them, and loading them again."""

@@ -6,7 +6,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from serpette.errors import ModelError
@@ -56,7 +55,7 @@ def as_module(
     dtype: str | None = None,
     random_weights: bool = False,
 ) -> nn.Module:
-    """A module for whatever names one: strings and paths are loaded; a module is taken as it is, or copied to change it.
+    """A module for whatever names one: strings and paths are loaded; a module is taken as it is, or a changed copy.
 
     Raises:
         ModelError: see `load`.

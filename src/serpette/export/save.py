@@ -54,8 +54,8 @@ def manifest_of(adapter: Adapter, form: str, folder: Path) -> Pruning:
     depth = len(adapter.blocks) + len(plan.drop_blocks)
     dtype = placement(adapter.model)[1]
     return Pruning(
-        form=form,  # type: ignore[arg-type]
-        library=adapter.library,  # type: ignore[arg-type]
+        form=form,
+        library=adapter.library,
         base=origin.base or origin.name,
         plan=plan,
         kept=kept_blocks(depth, plan),

@@ -1,6 +1,7 @@
 """What the rest of serpette may ask of a model, whatever library it comes from.
 
-Shapes: B images, T tokens (prefix tokens first), C channels, D features of the classifier, K classes, S pixels a side.
+Shapes: B images, T tokens (prefix tokens first), C channels, D features of the classifier, K classes, S pixels a side;
+N is B, unless another stream was put in place of the images' own (serpette.evaluation.trunk).
 """
 
 import copy
@@ -108,7 +109,7 @@ class Adapter(ABC):
 
     @abstractmethod
     def replace_blocks(self, blocks: Sequence[nn.Module]) -> None:
-        """Make the model run `blocks`, in place, and rebuild its configuration to match; only for serpette's own copies."""
+        """Make the model run `blocks` and rebuild its configuration, in place: only for serpette's own copies."""
 
     @property
     @abstractmethod
@@ -142,7 +143,7 @@ class Adapter(ABC):
         return self.origin.classes or self.library_class_names
 
     @abstractmethod
-    def features(self, images: Float[Tensor, "B 3 S S"]) -> Float[Tensor, "B D"]:
+    def features(self, images: Float[Tensor, "B 3 S S"]) -> Float[Tensor, "N D"]:
         """What the library's classification class feeds its classifier."""
 
     @property
@@ -151,7 +152,7 @@ class Adapter(ABC):
         """Outputs of the model's own classifier, 0 where it has none."""
 
     @abstractmethod
-    def logits(self, images: Float[Tensor, "B 3 S S"]) -> Float[Tensor, "B K"]:
+    def logits(self, images: Float[Tensor, "B 3 S S"]) -> Float[Tensor, "N K"]:
         """The output of the model's own classifier.
 
         Raises:
@@ -160,7 +161,7 @@ class Adapter(ABC):
 
     @abstractmethod
     def with_classifier(
-        self, weight: Float[Tensor, "K D"], bias: Float[Tensor, "K"], classes: Sequence[str]
+        self, weight: Float[Tensor, "K D"], bias: Float[Tensor, " K"], classes: Sequence[str]
     ) -> nn.Module:
         """A new model of the library's classification class, sharing the backbone, with this linear head."""
 
@@ -209,9 +210,13 @@ def stream_in(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
 
 def stream_out(output: Any) -> Tensor:
     """The residual stream in the output of a block or branch, which some libraries wrap in a tuple."""
-    stream = output[0] if isinstance(output, tuple) else output
-    assert isinstance(stream, Tensor)
-    return stream
+    return as_tensor(output[0] if isinstance(output, tuple) else output)
+
+
+def as_tensor(output: Any) -> Tensor:
+    """What an untyped library returned, known to be a tensor."""
+    assert isinstance(output, Tensor), f"expected a tensor, found {type(output).__name__}"
+    return output
 
 
 def sharing_copy(model: nn.Module) -> nn.Module:
@@ -228,8 +233,9 @@ def sharing_copy(model: nn.Module) -> nn.Module:
 def unwrapped(model: nn.Module) -> nn.Module:
     """The model inside `torch.compile`, `DataParallel` and `DistributedDataParallel` wrappers."""
     while True:
-        if hasattr(model, "_orig_mod"):
-            model = model._orig_mod
+        inner = getattr(model, "_orig_mod", None)
+        if isinstance(inner, nn.Module):
+            model = inner
         elif isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
             model = model.module
         else:

@@ -5,6 +5,7 @@ import platform
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from importlib.metadata import version
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int64, UInt8
@@ -64,8 +65,8 @@ def to_input(
 
 
 def for_each_batch(
-    batches: Iterable[tuple[UInt8[Tensor, "B 3 S S"], Int64[Tensor, "B"]]],
-    step: Callable[[UInt8[Tensor, "b 3 S S"], Int64[Tensor, "b"]], None],
+    batches: Iterable[tuple[UInt8[Tensor, "B 3 S S"], Int64[Tensor, " B"]]],
+    step: Callable[[UInt8[Tensor, "b 3 S S"], Int64[Tensor, " b"]], None],
 ) -> None:
     """Call `step` on every batch; where memory runs out, halve the batch, and keep the smaller size from there on.
 
@@ -95,11 +96,12 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def attention_backend() -> str:
     """The scaled-dot-product-attention kernels that torch may choose from, in the order of their names."""
+    kernels: Any = torch.backends.cuda  # its functions carry no types
     enabled = {
-        "cudnn": torch.backends.cuda.cudnn_sdp_enabled(),
-        "flash": torch.backends.cuda.flash_sdp_enabled(),
-        "math": torch.backends.cuda.math_sdp_enabled(),
-        "mem_efficient": torch.backends.cuda.mem_efficient_sdp_enabled(),
+        "cudnn": kernels.cudnn_sdp_enabled(),
+        "flash": kernels.flash_sdp_enabled(),
+        "math": kernels.math_sdp_enabled(),
+        "mem_efficient": kernels.mem_efficient_sdp_enabled(),
     }
     return "sdpa:" + "+".join(name for name, on in enabled.items() if on)
 

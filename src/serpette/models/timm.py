@@ -12,17 +12,16 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import timm
-import torch
 from jaxtyping import Float
-from timm.data import ImageNetInfo, infer_imagenet_subset, resolve_data_config
-from timm.layers import global_pool_nlc
+from timm.data.config import resolve_data_config
+from timm.data.imagenet_info import ImageNetInfo, infer_imagenet_subset
 from timm.models import is_model
 from timm.models._hub import save_config_for_hf
 from timm.models._input import get_model_args
 from torch import Tensor, nn
 
-from serpette.errors import ModelError
-from serpette.models.base import Adapter, Branches, RemainingBranch, sharing_copy
+from serpette.errors import ModelError, SaveError
+from serpette.models.base import Adapter, Branches, RemainingBranch, as_tensor, sharing_copy
 from serpette.models.weights import write_weights
 from serpette.records import Preprocessing
 
@@ -43,10 +42,10 @@ class TimmAdapter(Adapter):
             isinstance(block, RemainingBranch) or type(block).__name__ in BRANCHES for block in blocks
         )
         if not known or not hasattr(model, "forward_features"):
-            found = sorted({type(block).__name__ for block in blocks}) if isinstance(blocks, nn.Module) else "none"
+            found = sorted({type(block).__name__ for block in blocks.children()}) if blocks is not None else "none"
             raise ModelError(
-                f"{type(model).__name__} is not a supported timm model: looked for `forward_features` and `blocks` made "
-                f"of {', '.join(BRANCHES)}; found blocks of {found}."
+                f"{type(model).__name__} is not a supported timm model: looked for `forward_features` and `blocks` "
+                f"made of {', '.join(BRANCHES)}; found blocks of {found}."
             )
         super().__init__(model)
 
@@ -55,12 +54,17 @@ class TimmAdapter(Adapter):
         return self.model
 
     @property
+    def _config(self) -> dict[str, Any]:
+        """What `timm.create_model` noted down; empty for a model made by its constructor."""
+        return getattr(self.model, "pretrained_cfg", None) or {}
+
+    @property
     def family(self) -> str:
         return "deit-distilled" if hasattr(self.model, "head_dist") else "vit"
 
     @property
     def architecture(self) -> str:
-        return str(self._timm.pretrained_cfg.get("architecture", type(self.model).__name__))
+        return str(self._config.get("architecture", type(self.model).__name__))
 
     @property
     def blocks(self) -> tuple[nn.Module, ...]:
@@ -87,11 +91,11 @@ class TimmAdapter(Adapter):
             return stream[:, :2].mean(1)
         if getattr(self.model, "attn_pool", None) is not None or not self._timm.global_pool:
             return stream[:, self.num_prefix_tokens :].mean(1)
-        return global_pool_nlc(stream, self._timm.global_pool, self.num_prefix_tokens)
+        return as_tensor(self._timm.pool(stream))
 
     @property
     def library_preprocessing(self) -> Preprocessing:
-        config = resolve_data_config({}, model=self.model)
+        config: dict[str, Any] = resolve_data_config({}, model=self.model)  # type: ignore[no-untyped-call]
         if config["crop_mode"] == "border":
             raise ModelError(
                 f"{self.architecture} pads images with a border (crop_mode 'border'), which is not supported."
@@ -113,28 +117,29 @@ class TimmAdapter(Adapter):
 
     @property
     def library_class_names(self) -> tuple[str, ...] | None:
-        names = self._timm.pretrained_cfg.get("label_names")
+        names = self._config.get("label_names")
         if isinstance(names, dict):
             names = [names[key] for key in sorted(names, key=int)]
         if not names and self.num_classes >= 1000:
             subset = infer_imagenet_subset(self.model)
-            names = ImageNetInfo(subset).label_names() if subset else None
+            info: Any = ImageNetInfo(subset) if subset else None
+            names = info and info.label_names()
         return tuple(names) if names and len(names) == self.num_classes else None
 
-    def features(self, images: Float[Tensor, "B 3 S S"]) -> Float[Tensor, "B D"]:
-        return self._timm.forward_head(self._timm.forward_features(images), pre_logits=True)
+    def features(self, images: Float[Tensor, "B 3 S S"]) -> Float[Tensor, "N D"]:
+        return as_tensor(self._timm.forward_head(self._timm.forward_features(images), pre_logits=True))
 
     @property
     def num_classes(self) -> int:
         return int(self._timm.num_classes)
 
-    def logits(self, images: Float[Tensor, "B 3 S S"]) -> Float[Tensor, "B K"]:
+    def logits(self, images: Float[Tensor, "B 3 S S"]) -> Float[Tensor, "N K"]:
         if not self.num_classes:
             raise ModelError(f"{self.architecture} has no classifier of its own; fit one (--head refit).")
-        return self.model(images)
+        return as_tensor(self.model(images))
 
     def with_classifier(
-        self, weight: Float[Tensor, "K D"], bias: Float[Tensor, "K"], classes: Sequence[str]
+        self, weight: Float[Tensor, "K D"], bias: Float[Tensor, " K"], classes: Sequence[str]
     ) -> nn.Module:
         model: Any = sharing_copy(self.model)
         model.reset_classifier(len(classes))
@@ -146,6 +151,7 @@ class TimmAdapter(Adapter):
         return model  # type: ignore[no-any-return]
 
     def write_stock(self, folder: Path) -> None:
+        self._check_buildable()
         names = self.class_names
         preprocessing = self.preprocessing
         data_config = {
@@ -170,12 +176,18 @@ class TimmAdapter(Adapter):
         config_file.write_text(json.dumps(config, indent=2) + "\n")
         write_weights(self.model, folder)
 
+    def _check_buildable(self) -> None:
+        if not is_model(self.architecture):
+            raise SaveError(
+                f"timm cannot build a {self.architecture} by name, so nobody could load what is saved; make the model "
+                "with timm.create_model."
+            )
+
     def blueprint(self) -> Mapping[str, Any]:
+        self._check_buildable()
         arguments = {**get_model_args(self.model), "depth": len(self.blocks), "num_classes": self.num_classes}
         config = {
-            k: v
-            for k, v in self._timm.pretrained_cfg.items()
-            if k not in ("url", "hf_hub_id", "file", "source", "state_dict")
+            k: v for k, v in self._config.items() if k not in ("url", "hf_hub_id", "file", "source", "state_dict")
         }
         return {"architecture": self.architecture, "arguments": arguments, "pretrained_cfg": config}
 
@@ -199,7 +211,7 @@ def load_timm(name: str, *, image_size: int | None = None, random_weights: bool 
         close = difflib.get_close_matches(plain, timm.list_models(), n=3)
         hint = f"did you mean {', '.join(close)}?" if close else "see timm.list_models()."
         raise ModelError(f"timm has no model {name!r}; {hint}")
-    arguments = {} if image_size is None else {"img_size": image_size}
+    arguments: dict[str, Any] = {} if image_size is None else {"img_size": image_size}
     quiet = logging.getLogger("timm").level
     logging.getLogger("timm").setLevel(logging.ERROR)
     try:

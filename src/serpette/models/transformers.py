@@ -1,8 +1,9 @@
-"""Vision transformers of transformers: ViT, DeiT (distilled too), DINOv2 with and without registers, CLIP's vision tower.
+"""Vision transformers of transformers: ViT, DeiT (distilled too), DINOv2 (registers too), CLIP's vision tower.
 
 Shapes: B images, T tokens, C channels, D features, K classes, S pixels a side.
 """
 
+import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,13 +16,12 @@ import transformers
 from jaxtyping import Float
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoImageProcessor, CLIPConfig, PreTrainedModel
-from transformers.models.auto.image_processing_auto import IMAGE_PROCESSOR_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING, MODEL_MAPPING
 from transformers.utils import logging
 
 from serpette.errors import ModelError, SaveError
 from serpette.files import write_text
-from serpette.models.base import Adapter, Branches, RemainingBranch, sharing_copy
+from serpette.models.base import Adapter, Branches, RemainingBranch, as_tensor, sharing_copy
 from serpette.models.weights import WEIGHTS_FILE, read_weights
 from serpette.records import Preprocessing
 
@@ -103,9 +103,11 @@ class TransformersAdapter(Adapter):
 
     @cached_property
     def library_preprocessing(self) -> Preprocessing:
-        config = self._list.owner.config
-        processor = IMAGE_PROCESSOR_MAPPING[type(self._hf.config)]
-        return preprocessing_of(next(iter(processor.values()))(), image_size=_square(config.image_size))
+        """What the processor class of this family does by default; `load_transformers` reads the model's own file."""
+        defaults: dict[str, Any] = {"clip": transformers.CLIPImageProcessor, "deit": transformers.DeiTImageProcessor}
+        fallback: Any = transformers.BitImageProcessor if "dinov2" in self.family else transformers.ViTImageProcessor
+        processor = defaults.get(self.family, fallback)
+        return preprocessing_of(processor(), image_size=_square(self._list.owner.config.image_size))
 
     @property
     def library_class_names(self) -> tuple[str, ...] | None:
@@ -126,7 +128,7 @@ class TransformersAdapter(Adapter):
         )
         if type(wrapper) not in MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING:
             raise ModelError(f"transformers has no image classification class for {self.architecture}.")
-        found = MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING[type(wrapper)]
+        found: Any = MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING[type(wrapper)]
         with torch.device("meta"), torch.inference_mode(False):
             model = (found[0] if isinstance(found, tuple) else found)(wrapper)
         name = next(name for name, child in model.named_children() if isinstance(child, type(backbone)))
@@ -140,7 +142,7 @@ class TransformersAdapter(Adapter):
         model = sharing_copy(self._classification_model)
         for name in CLASSIFIERS:
             if hasattr(model, name):
-                setattr(model, name, head)
+                setattr(model, name, copy.deepcopy(head))  # each its own: no tensor is saved under two names
         return model
 
     @cached_property
@@ -148,30 +150,27 @@ class TransformersAdapter(Adapter):
         # With an identity for a classifier, the "logits" are its input; the mean of two where there are two heads.
         return self._with_heads(nn.Identity()).eval()
 
-    def features(self, images: Float[Tensor, "B 3 S S"]) -> Float[Tensor, "B D"]:
-        return self._feature_model(pixel_values=images).logits
+    def features(self, images: Float[Tensor, "B 3 S S"]) -> Float[Tensor, "N D"]:
+        return as_tensor(self._feature_model(pixel_values=images).logits)
 
     @property
     def num_classes(self) -> int:
         heads = (getattr(self.model, name, None) for name in CLASSIFIERS)
         return next((head.out_features for head in heads if isinstance(head, nn.Linear)), 0)
 
-    def logits(self, images: Float[Tensor, "B 3 S S"]) -> Float[Tensor, "B K"]:
+    def logits(self, images: Float[Tensor, "B 3 S S"]) -> Float[Tensor, "N K"]:
         if not self.num_classes:
             raise ModelError(f"{self.architecture} has no classifier of its own; fit one (--head refit).")
-        return self._hf(pixel_values=images).logits
+        return as_tensor(self._hf(pixel_values=images).logits)
 
     def with_classifier(
-        self, weight: Float[Tensor, "K D"], bias: Float[Tensor, "K"], classes: Sequence[str]
+        self, weight: Float[Tensor, "K D"], bias: Float[Tensor, " K"], classes: Sequence[str]
     ) -> nn.Module:
         head = nn.Linear(weight.shape[1], weight.shape[0])
         head.weight.data.copy_(weight)
         head.bias.data.copy_(bias)
         parameter = next(self.model.parameters())
         model = self._with_heads(head.to(parameter.device, parameter.dtype))
-        if hasattr(model, "distillation_classifier"):  # two heads, so that no tensor is saved under two names
-            model.distillation_classifier = sharing_copy(head)
-            model.distillation_classifier.load_state_dict({k: v.clone() for k, v in head.state_dict().items()})
         names = dict(enumerate(classes))
         replace_config(model, model.config, id2label=names, label2id={name: i for i, name in names.items()})
         model.num_labels = len(names)
@@ -316,13 +315,18 @@ def load_transformers(name: str, *, image_size: int | None = None, random_weight
             model = _with_weights(model_class, name)
         adapter = TransformersAdapter(model)
         try:
-            preprocessing = preprocessing_of(AutoImageProcessor.from_pretrained(name), image_size)
+            preprocessing = preprocessing_of(_image_processor(name), image_size)
         except OSError:  # no preprocessor_config.json: what the library does for this family
             preprocessing = resized_preprocessing(adapter.library_preprocessing, image_size)
     if preprocessing.image_size != _square(adapter._list.owner.config.image_size):
         model = resized_transformers(model, preprocessing.image_size)
     model.serpette_origin = adapter.origin._replace(preprocessing=preprocessing)
     return model.eval()  # type: ignore[no-any-return]
+
+
+def _image_processor(name: str) -> Any:
+    processor: Any = AutoImageProcessor  # its methods carry no types
+    return processor.from_pretrained(name)
 
 
 def _with_weights(model_class: Any, name: str) -> Any:
@@ -344,8 +348,8 @@ def _with_weights(model_class: Any, name: str) -> Any:
     wrong = [*info["missing_keys"], *strays, *(str(key[0]) for key in info["mismatched_keys"])]
     if wrong:
         raise ModelError(
-            f"the weights in {name!r} do not fit its config.json ({len(wrong)} keys, such as {sorted(wrong)[0]}); it was "
-            "probably pruned without its configuration, and transformers would fill the gaps with random weights."
+            f"the weights in {name!r} do not fit its config.json ({len(wrong)} keys, such as {sorted(wrong)[0]}); it "
+            "was probably pruned without its configuration, and transformers would fill the gaps with random weights."
         )
     return model
 
@@ -435,12 +439,13 @@ def _one_line(error: Exception) -> str:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Silence the loading reports and progress bars of transformers; what matters in them is checked instead."""
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    log: Any = logging  # its functions carry no types
+    verbosity, bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity_error()
+    log.disable_progress_bar()
     try:
         yield
     finally:
-        logging.set_verbosity(verbosity)
+        log.set_verbosity(verbosity)
         if bars:
-            logging.enable_progress_bar()
+            log.enable_progress_bar()

@@ -41,6 +41,6 @@ __all__ = [
     "SiteScore",
     "SplitScan",
     "Tokens",
-    "Winner",
     "WindowScore",
+    "Winner",
 ]

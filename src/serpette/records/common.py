@@ -62,7 +62,7 @@ class Preprocessing(Frozen):
     """How an image becomes the model's input.
 
     Resize with `interpolation` so that the shorter side ("shortest") or both sides ("squash") measure `resize` pixels,
-    cut the central `image_size` x `image_size` square, scale to [0, 1], subtract `mean` and divide by `std` per channel.
+    cut the central square of `image_size` pixels, scale to [0, 1], subtract `mean` and divide by `std` per channel.
     """
 
     image_size: int

@@ -51,7 +51,7 @@ class Cost(Record):
 
 
 class Comparison(Record):
-    """One model measured against another in the same run."""
+    """One model measured against another in the same run; reductions in percent of the baseline."""
 
     kind: ClassVar[str] = "comparison"
     cost: Cost

@@ -1,0 +1,1 @@
+"""The main job: candidates, a choice on validation images, a winner."""

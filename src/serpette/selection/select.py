@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -74,8 +75,8 @@ def select(
 ) -> Selection:
     """Try every method at every drop count, choose on validation images, score the winner once on test images.
 
-    Writes `selection.json`, `report.html`, `model/` and the split that was used (`split.csv`) to the folder `out`. Every
-    finished part is kept in `out/work`; an interrupted run continues from there.
+    Writes `selection.json`, `report.html`, `model/` and the split that was used (`split.csv`) to the folder `out`.
+    Every finished part is kept in `out/work`; an interrupted run continues from there.
 
     Args:
         model: anything that `serpette.load` takes, or a dense module of a supported family.
@@ -243,31 +244,28 @@ class _Run:
                 plans = {empty.content_hash: empty, **plans}
             if not plans:
                 continue
-            found = self.units.get(
-                {**self._key("search", val, *([train] if train else [])), "head": self.head, "plans": sorted(plans)},
-                lambda plans=plans, method=method: dict(
-                    zip(plans, self._validation_top1(list(plans.values()), train, val, method), strict=True)
-                ),
-            )
-            scores |= found
+            inputs = {**self._key("search", val, *([train] if train else [])), "head": self.head, "plans": [*plans]}
+            scores |= self.units.get(inputs, partial(self._validation_top1, plans, train, val, method))
         baseline = scores.get(empty.content_hash)
         if baseline is None:
-            raise NonFiniteError(
-                f"the unpruned model answers with NaN or infinity in {provenance(self.dense.model, 0).dtype}; try --dtype fp32."
-            )
+            dtype = provenance(self.dense.model, 0).dtype
+            raise NonFiniteError(f"the unpruned model answers with NaN or infinity in {dtype}; try --dtype fp32.")
         return baseline, [self._candidate(p, scores, dense_flops) for p in proposals]
 
-    def _validation_top1(self, plans: list[Plan], train: Pixels | None, val: Pixels, method: str) -> list[float | None]:
-        output = logits if train is None else features
-        rows = collect_plans(
-            self.dense, plans, val, output, self.batch_size, self.phase(f"{method}: validation images")
-        )
+    def _validation_top1(
+        self, plans: dict[str, Plan], train: Pixels | None, val: Pixels, method: str
+    ) -> dict[str, float | None]:
+        """Validation top-1 by the hash of the plan; `None` where the outputs are not finite."""
+        output, tried = logits if train is None else features, list(plans.values())
+        rows = collect_plans(self.dense, tried, val, output, self.batch_size, self.phase(f"{method}: validation"))
         if train is None:
-            return [top1(answers[:, self.columns], val.labels) for answers in rows]
-        fitting = collect_plans(
-            self.dense, plans, train, output, self.batch_size, self.phase(f"{method}: training images")
-        )
-        return [self._ridge_top1(a, train.labels, b, val.labels) for a, b in zip(fitting, rows, strict=True)]
+            scores = [top1(answers[:, self.columns], val.labels) for answers in rows]
+        else:
+            fitting = collect_plans(
+                self.dense, tried, train, output, self.batch_size, self.phase(f"{method}: training")
+            )
+            scores = [self._ridge_top1(a, train.labels, b, val.labels) for a, b in zip(fitting, rows, strict=True)]
+        return dict(zip(plans, scores, strict=True))
 
     def _ridge_top1(self, train: Tensor, train_labels: Tensor, val: Tensor, val_labels: Tensor) -> float | None:
         try:

@@ -10,7 +10,7 @@ from serpette.files import write_text
 
 
 class Units:
-    """A folder with one small JSON file per finished unit, named by the hash of everything that determines its result."""
+    """A folder with a small JSON file per finished unit, named by the hash of all that determines its result."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

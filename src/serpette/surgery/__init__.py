@@ -1,0 +1,1 @@
+"""Removing sites: pure changes of the module tree."""
