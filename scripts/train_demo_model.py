@@ -103,23 +103,27 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self) -> None:
         for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is None:  # the block was dropped in this step
-                    continue
-                buffer = self.state[p].setdefault("momentum", torch.zeros_like(p))
-                buffer.lerp_(p.grad, 1 - group["momentum"])
-                update = orthogonalised(p.grad.lerp(buffer, group["momentum"]))
-                p.mul_(1 - group["lr"] * group["weight_decay"])
-                p.add_(update, alpha=-0.2 * max(p.shape) ** 0.5 * group["lr"])
+            trained = [p for p in group["params"] if p.grad is not None]  # not those of a block dropped in this step
+            for shape in {p.shape for p in trained}:
+                alike = [p for p in trained if p.shape == shape]
+                gradients = torch.stack([p.grad for p in alike])
+                buffers = torch.stack([self.state[p].get("momentum", torch.zeros_like(p)) for p in alike])
+                buffers.lerp_(gradients, 1 - group["momentum"])
+                updates = orthogonalised(gradients.lerp(buffers, group["momentum"]))
+                for p, buffer, update in zip(alike, buffers, updates, strict=True):
+                    self.state[p]["momentum"] = buffer
+                    p.mul_(1 - group["lr"] * group["weight_decay"])
+                    p.add_(update, alpha=-0.2 * max(shape) ** 0.5 * group["lr"])
 
 
 def orthogonalised(m: Tensor) -> Tensor:
-    x = m.T if m.shape[0] > m.shape[1] else m
-    x = x / (x.norm() + 1e-7)
+    """(n, rows, columns) -> the same with all singular values near 1."""
+    x = m.mT if m.shape[1] > m.shape[2] else m
+    x = x / (x.flatten(1).norm(dim=1).view(-1, 1, 1) + 1e-7)
     for _ in range(5):
-        gram = x @ x.T
+        gram = x @ x.mT
         x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
-    return x.T if m.shape[0] > m.shape[1] else x
+    return x.mT if m.shape[1] > m.shape[2] else x
 
 
 def optimisers(model: nn.Module) -> list[tuple[torch.optim.Optimizer, float]]:
@@ -134,7 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("/usr/share/datasets/fashion-mnist"))
     parser.add_argument("--work", type=Path, default=Path("runs/demo-training"))
-    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--epochs", type=int, default=7)
     parser.add_argument("--block-drop", type=float, default=0.1, help="of the deepest block; rises linearly from 0")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--seed", type=int, default=0)
@@ -184,7 +188,8 @@ def main() -> None:
             scale = min(1.0, t / 0.05) * max(0.0, (1 - t) / 0.95)  # warm-up, then linear to zero
             for o, peak in optims:
                 o.param_groups[0]["lr"] = peak * scale
-            loss = F.cross_entropy(forward(model, augmented(x[index]), args.block_drop), y[index], label_smoothing=0.05)
+            shown = augmented(x[index]) if epoch < args.epochs - 1 else x[index]  # the last epoch sees them as they are
+            loss = F.cross_entropy(forward(model, shown, args.block_drop), y[index], label_smoothing=0.05)
             loss.backward()
             for o, _ in optims:
                 o.step()

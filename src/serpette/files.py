@@ -12,7 +12,12 @@ from serpette.errors import SerpetteError
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Write `text` to a temporary file beside `path`, then rename it.
+    """Write `text` in UTF-8; see `write_bytes`."""
+    return write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> Path:
+    """Write `content` to a temporary file beside `path`, then rename it.
 
     Raises:
         SerpetteError: the folder cannot be written.
@@ -21,8 +26,8 @@ def write_text(path: Path, text: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
             os.chmod(temporary, 0o666 & ~_umask())
             os.replace(temporary, path)
         except BaseException:
@@ -31,6 +36,20 @@ def write_text(path: Path, text: str) -> Path:
     except OSError as error:
         raise SerpetteError(f"cannot write {path} ({error.strerror}); choose another place.") from error
     return path
+
+
+def check_writable(folder: Path) -> None:
+    """Make `folder` if it is not there, and make sure that files can be written to it.
+
+    Raises:
+        SerpetteError: they cannot; better now than after an hour of work.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise SerpetteError(f"cannot write to {folder} ({error.strerror}); choose another folder.") from error
 
 
 @contextmanager
@@ -42,10 +61,7 @@ def new_folder(path: Path, marker: str) -> Iterator[Path]:
     Raises:
         SerpetteError: `path` is a file or somebody else's folder, or its parent cannot be written.
     """
-    if path.exists() and not path.is_dir():
-        raise SerpetteError(f"{path} is a file; expected the name of a folder to write.")
-    if path.is_dir() and any(path.iterdir()) and not (path / marker).is_file():
-        raise SerpetteError(f"{path} is not empty and was not written by serpette; choose another folder.")
+    check_replaceable(path, marker)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
@@ -61,6 +77,18 @@ def new_folder(path: Path, marker: str) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def check_replaceable(path: Path, marker: str) -> None:
+    """Make sure that `path` is free, empty, or a folder that serpette wrote, which holds `marker`.
+
+    Raises:
+        SerpetteError: it is a file, or somebody else's folder.
+    """
+    if path.exists() and not path.is_dir():
+        raise SerpetteError(f"{path} is a file; expected the name of a folder to write.")
+    if path.is_dir() and any(path.iterdir()) and not (path / marker).is_file():
+        raise SerpetteError(f"{path} is not empty and was not written by serpette; choose another folder.")
 
 
 def hash_of(file: Path) -> str:

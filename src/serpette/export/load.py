@@ -43,7 +43,8 @@ def load(
     name = os.fspath(model)
     loaded = _by_name(name, image_size, random_weights)
     origin = adapt(loaded).origin
-    loaded.serpette_origin = origin._replace(name=name, base=origin.base or name)  # type: ignore[assignment]
+    base = origin.base or (str(Path(name).expanduser().resolve()) if Path(name).expanduser().is_dir() else name)
+    loaded.serpette_origin = origin._replace(name=name, base=base)  # type: ignore[assignment]
     return loaded.to(target, precision).eval()
 
 
@@ -81,23 +82,24 @@ def load_stock(folder: Path, library: str, image_size: int | None = None, random
     return load_transformers(str(folder), image_size=image_size, random_weights=random_weights)
 
 
-def read_folder(folder: Path, image_size: int | None = None) -> nn.Module:
+def read_folder(folder: Path, image_size: int | None = None, random_weights: bool = False) -> nn.Module:
     """Load a folder that serpette wrote.
 
     Raises:
         ModelError: a file is missing, truncated or changed, or the weights do not fit.
     """
     manifest = Pruning.load(folder / MANIFEST)
-    check_files(folder, manifest)
+    if not random_weights:
+        check_files(folder, manifest)
     if manifest.form == "serpette":
-        model = _from_blueprint(folder, manifest)
+        model = _from_blueprint(folder, manifest, random_weights)
         if image_size not in (None, manifest.preprocessing.image_size):
             raise ModelError(
                 f"{folder} was saved for {manifest.preprocessing.image_size} px; prune again for {image_size} px."
             )
         preprocessing = manifest.preprocessing
     else:
-        model = load_stock(folder, manifest.form, image_size)
+        model = load_stock(folder, manifest.form, image_size, random_weights)
         preprocessing = adapt(model).preprocessing if image_size else manifest.preprocessing
     model.serpette_origin = Origin(  # type: ignore[assignment]
         name=str(folder), base=manifest.base, plan=manifest.plan, preprocessing=preprocessing, classes=manifest.classes
@@ -119,7 +121,7 @@ def check_files(folder: Path, manifest: Pruning) -> None:
             raise ModelError(f"{file} was changed or cut off since it was saved; save the model again.")
 
 
-def _from_blueprint(folder: Path, manifest: Pruning) -> nn.Module:
+def _from_blueprint(folder: Path, manifest: Pruning, random_weights: bool) -> nn.Module:
     if manifest.library == "timm":
         from serpette.models.timm import TimmAdapter as Library
     else:
@@ -131,9 +133,9 @@ def _from_blueprint(folder: Path, manifest: Pruning) -> nn.Module:
         assert part != "block"
         blocks[position] = RemainingBranch(blocks[position], adapter.branches(blocks[position]), part)
     adapter.replace_blocks(blocks)
-    weights = read_weights(folder)
     try:
-        model.load_state_dict(weights, assign=True)
+        if not random_weights:
+            model.load_state_dict(read_weights(folder), assign=True)
     except RuntimeError as error:
         raise ModelError(
             f"the weights in {folder} do not fit its {MANIFEST}: {str(error).splitlines()[-1].strip()}"
@@ -145,19 +147,19 @@ def _by_name(name: str, image_size: int | None, random_weights: bool) -> nn.Modu
     if name == "demo":
         return load_stock(Path(str(files("serpette") / "demo")), "timm", image_size, random_weights)
     scheme, _, rest = name.partition(":")
-    if scheme == "timm" and rest:
+    if scheme == "timm" and rest and not rest.startswith("local-dir:"):
         from serpette.models.timm import load_timm
 
         return load_timm(rest, image_size=image_size, random_weights=random_weights)
-    if scheme == "hf" and rest and not Path(rest).is_dir():
+    if scheme == "hf" and rest and not Path(rest).expanduser().is_dir():
         from serpette.models.transformers import load_transformers
 
         return load_transformers(rest, image_size=image_size, random_weights=random_weights)
-    folder = Path(rest if scheme == "hf" else name).expanduser()
+    folder = Path(rest.removeprefix("local-dir:") if scheme in ("timm", "hf") else name).expanduser()
     if not folder.is_dir():
         raise ModelError(f"there is no model {name!r}; expected {NAMES}.")
-    if (folder / MANIFEST).is_file() and not random_weights:
-        return read_folder(folder, image_size)
+    if (folder / MANIFEST).is_file():
+        return read_folder(folder, image_size, random_weights)
     return load_stock(folder, library_of(folder), image_size, random_weights)
 
 

@@ -11,7 +11,7 @@ from serpette.errors import SaveError
 from serpette.export.load import load_stock, read_folder
 from serpette.files import hash_of, new_folder
 from serpette.models.base import Adapter, adapt, inference
-from serpette.models.runtime import DTYPES, placement
+from serpette.models.runtime import dtype_name, placement
 from serpette.models.weights import write_weights
 from serpette.records import MANIFEST, Plan, Pruning
 from serpette.surgery.prune import kept_blocks
@@ -52,7 +52,6 @@ def manifest_of(adapter: Adapter, form: str, folder: Path) -> Pruning:
     origin = adapter.origin
     plan = origin.plan or Plan(depth=len(adapter.blocks))
     depth = len(adapter.blocks) + len(plan.drop_blocks)
-    dtype = placement(adapter.model)[1]
     return Pruning(
         form=form,
         library=adapter.library,
@@ -63,7 +62,7 @@ def manifest_of(adapter: Adapter, form: str, folder: Path) -> Pruning:
         blueprint=dict(adapter.blueprint()),
         preprocessing=adapter.preprocessing,
         classes=adapter.class_names,
-        dtype=next(name for name, value in DTYPES.items() if value == dtype),
+        dtype=dtype_name(placement(adapter.model)[1]),
         files={file.name: hash_of(file) for file in sorted(folder.iterdir())},
         versions={name: version(name) for name in ("serpette", "torch", "timm", "transformers")},
     )

@@ -5,6 +5,7 @@ N is B, unless another stream was put in place of the images' own (serpette.eval
 """
 
 import copy
+import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -217,6 +218,11 @@ def as_tensor(output: Any) -> Tensor:
     """What an untyped library returned, known to be a tensor."""
     assert isinstance(output, Tensor), f"expected a tensor, found {type(output).__name__}"
     return output
+
+
+def one_line(error: Exception) -> str:
+    """What an exception of another library says, on one line that a person can read."""
+    return textwrap.shorten(str(error) or repr(error), 300, placeholder=" ...")
 
 
 def sharing_copy(model: nn.Module) -> nn.Module:

@@ -29,7 +29,7 @@ def pick_device(name: str | None) -> torch.device:
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
         device = torch.device(str(name))
-        torch.empty(0, device=device)
+        torch.zeros(1, device=device).item()  # also refuses "meta", which holds no numbers
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ModelError(f"device {name!r} is not usable here ({reason}); try --device cpu.") from error
@@ -46,6 +46,11 @@ def pick_dtype(name: str) -> torch.dtype:
         return DTYPES[name]
     except KeyError:
         raise ModelError(f"unknown dtype {name!r}; expected one of {', '.join(DTYPES)}.") from None
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """What `pick_dtype` calls a precision; torch's name for one that it does not pick."""
+    return next((name for name, value in DTYPES.items() if value == dtype), str(dtype))
 
 
 def placement(model: nn.Module) -> tuple[torch.device, torch.dtype]:
@@ -90,8 +95,9 @@ def for_each_batch(
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that memory ran out, on a GPU or in the CPU allocator of torch."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+    """Whether an exception says that memory ran out: in Python, in an allocator of torch, in cuBLAS or cuDNN."""
+    said = ("can't allocate memory", "out of memory", "ALLOC_FAILED")
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(words in str(error) for words in said)
 
 
 def attention_backend() -> str:
@@ -134,7 +140,7 @@ def provenance(model: nn.Module, seed: int) -> Provenance:
         timm=version("timm"),
         transformers=version("transformers"),
         device=device_name(device),
-        dtype=next((name for name, value in DTYPES.items() if value == dtype), str(dtype)),
+        dtype=dtype_name(dtype),
         attention_backend=attention_backend(),
         threads=torch.get_num_threads(),
         seed=seed,

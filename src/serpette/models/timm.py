@@ -21,7 +21,7 @@ from timm.models._input import get_model_args
 from torch import Tensor, nn
 
 from serpette.errors import ModelError, SaveError
-from serpette.models.base import Adapter, Branches, RemainingBranch, as_tensor, sharing_copy
+from serpette.models.base import Adapter, Branches, RemainingBranch, as_tensor, one_line, sharing_copy
 from serpette.models.weights import write_weights
 from serpette.records import Preprocessing
 
@@ -156,7 +156,7 @@ class TimmAdapter(Adapter):
         preprocessing = self.preprocessing
         data_config = {
             "input_size": (3, preprocessing.image_size, preprocessing.image_size),
-            "crop_pct": preprocessing.image_size / preprocessing.resize,
+            "crop_pct": crop_pct(preprocessing),
             "crop_mode": "squash" if preprocessing.resize_mode == "squash" else "center",
             "interpolation": preprocessing.interpolation,
             "mean": preprocessing.mean,
@@ -200,8 +200,10 @@ class TimmAdapter(Adapter):
         return timm.create_model(name, pretrained_cfg_overlay=config, **blueprint["arguments"])
 
 
-def load_timm(name: str, *, image_size: int | None = None, random_weights: bool = False) -> nn.Module:
+def load_timm(name: str, *, image_size: int | None = None, random_weights: bool = False, **arguments: Any) -> nn.Module:
     """Build a timm model by any name that `timm.create_model` takes, with its pretrained weights.
+
+    `arguments` go to `timm.create_model`.
 
     Raises:
         ModelError: timm has no such model, or its weights cannot be read.
@@ -211,18 +213,30 @@ def load_timm(name: str, *, image_size: int | None = None, random_weights: bool 
         close = difflib.get_close_matches(plain, timm.list_models(), n=3)
         hint = f"did you mean {', '.join(close)}?" if close else "see timm.list_models()."
         raise ModelError(f"timm has no model {name!r}; {hint}")
-    arguments: dict[str, Any] = {} if image_size is None else {"img_size": image_size}
+    if image_size is not None:
+        arguments["img_size"] = image_size
     quiet = logging.getLogger("timm").level
     logging.getLogger("timm").setLevel(logging.ERROR)
     try:
         model = timm.create_model(name, pretrained=not random_weights, **arguments)
     except Exception as error:  # every library below timm has its own exceptions
-        raise ModelError(
-            f"timm cannot load {name!r}: {str(error).splitlines()[0] if str(error) else error!r}"
-        ) from error
+        raise ModelError(f"timm cannot load {name!r}: {one_line(error)}") from error
     finally:
         logging.getLogger("timm").setLevel(quiet)
+    stated = (getattr(model, "pretrained_cfg", None) or {}).get("num_classes")
+    if not random_weights and stated not in (None, model.num_classes):
+        raise ModelError(
+            f"the config.json of {name!r} speaks of {stated} and of {model.num_classes} classes; timm would then fill "
+            "whatever its weights lack with random numbers. Save the model again."
+        )
     return model.eval()
+
+
+def crop_pct(preprocessing: Preprocessing) -> float:
+    """The shortest decimal fraction from which timm's `floor(image_size / crop_pct)` makes the same resize."""
+    side, resize = preprocessing.image_size, preprocessing.resize
+    fractions = (math.floor(side / resize * 10**digits) / 10**digits for digits in range(1, 16))
+    return next(fraction for fraction in fractions if fraction and math.floor(side / fraction) == resize)
 
 
 def resized_timm(model: nn.Module, image_size: int) -> nn.Module:
@@ -236,4 +250,6 @@ def resized_timm(model: nn.Module, image_size: int) -> nn.Module:
         resized.set_input_size(img_size=(image_size, image_size))
     except (AttributeError, AssertionError, RuntimeError) as error:
         raise ModelError(f"{type(model).__name__} cannot take {image_size} px images: {error}.") from error
+    resized._model_args = {**getattr(model, "_model_args", {}), "img_size": image_size}
+    resized.serpette_origin = TimmAdapter(resized).origin._replace(preprocessing=None)
     return resized  # type: ignore[no-any-return]

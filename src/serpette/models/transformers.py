@@ -21,8 +21,8 @@ from transformers.utils import logging
 
 from serpette.errors import ModelError, SaveError
 from serpette.files import write_text
-from serpette.models.base import Adapter, Branches, RemainingBranch, as_tensor, sharing_copy
-from serpette.models.weights import WEIGHTS_FILE, read_weights
+from serpette.models.base import Adapter, Branches, RemainingBranch, as_tensor, one_line, sharing_copy
+from serpette.models.weights import WEIGHTS_FILE, own_tensors, read_weights
 from serpette.records import Preprocessing
 
 _VIT = Branches(("layernorm_before", "attention", "dropout"), ("layernorm_after", "mlp", "dropout"), mixer="attention")
@@ -41,6 +41,7 @@ BRANCHES = {
     "Dinov2WithRegistersLayer": _DINO,
     "CLIPEncoderLayer": _CLIP,
 }
+PROCESSOR_FILE = "preprocessor_config.json"
 CLASSIFIERS = ("classifier", "cls_classifier", "distillation_classifier")
 RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # PIL's numbers
 
@@ -178,8 +179,11 @@ class TransformersAdapter(Adapter):
         return model  # type: ignore[no-any-return]
 
     def write_stock(self, folder: Path) -> None:
+        stated: Any = sharing_copy(self.model)
+        adapter = TransformersAdapter(stated)
+        adapter.replace_blocks(adapter.blocks)  # its configuration counts the blocks, whoever removed the others
         with quiet():
-            self._hf.save_pretrained(folder)
+            stated.save_pretrained(folder, state_dict=own_tensors(stated))
         if not (folder / WEIGHTS_FILE).is_file():
             raise SaveError(f"transformers wrote no {WEIGHTS_FILE} to {folder}; the model is split over several files.")
         write_image_processor(self.preprocessing, folder)
@@ -246,6 +250,11 @@ def preprocessing_of(processor: Any, image_size: int | None = None) -> Preproces
     Raises:
         ModelError: the processor does something else than resize, central crop and normalisation to a square.
     """
+    settings = {"do_resize": True, "do_rescale": True, "rescale_factor": 1 / 255}
+    other = [f"{name} {getattr(processor, name)}" for name in settings if getattr(processor, name) != settings[name]]
+    if other or processor.resample not in RESAMPLING:
+        found = ", ".join([*other, f"resample {processor.resample}"])
+        raise ModelError(f"{type(processor).__name__} is not supported with {found}.")
     size = dict(processor.size or {})
     if "shortest_edge" in size:
         mode, resize = "shortest", size["shortest_edge"]
@@ -272,7 +281,7 @@ def preprocessing_of(processor: Any, image_size: int | None = None) -> Preproces
 
 
 def write_image_processor(preprocessing: Preprocessing, folder: Path) -> None:
-    """Write a `preprocessor_config.json` with which AutoImageProcessor does what `preprocessing` says."""
+    """Write the file with which AutoImageProcessor does what `preprocessing` says."""
     squash = preprocessing.resize_mode == "squash"
     side = {"height": preprocessing.image_size, "width": preprocessing.image_size}
     processor = transformers.BitImageProcessor(
@@ -290,7 +299,7 @@ def write_image_processor(preprocessing: Preprocessing, folder: Path) -> None:
         image_mean=list(preprocessing.mean),
         image_std=list(preprocessing.std),
     )
-    write_text(folder / "preprocessor_config.json", processor.to_json_string())
+    write_text(folder / PROCESSOR_FILE, processor.to_json_string())
 
 
 def load_transformers(name: str, *, image_size: int | None = None, random_weights: bool = False) -> nn.Module:
@@ -303,45 +312,52 @@ def load_transformers(name: str, *, image_size: int | None = None, random_weight
         try:
             config = AutoConfig.from_pretrained(name)
         except Exception as error:  # OSError, ValueError, and those of the hub client
-            raise ModelError(f"transformers cannot load {name!r}: {_one_line(error)}") from error
+            raise ModelError(f"transformers cannot load {name!r}: {one_line(error)}") from error
         model_class = _model_class(config)
         if random_weights:
-            model = model_class(
-                model_class.config_class.from_dict(config.to_dict())
-                if config.model_type == "clip" and model_class.__name__ == "CLIPVisionModel"
-                else config
-            )
+            model = model_class(config if isinstance(config, model_class.config_class) else config.vision_config)
         else:
             model = _with_weights(model_class, name)
         adapter = TransformersAdapter(model)
-        try:
-            preprocessing = preprocessing_of(_image_processor(name), image_size)
-        except OSError:  # no preprocessor_config.json: what the library does for this family
-            preprocessing = resized_preprocessing(adapter.library_preprocessing, image_size)
+        preprocessing = _stated_preprocessing(name, image_size)
+    if preprocessing is None:
+        preprocessing = resized_preprocessing(adapter.library_preprocessing, image_size)
     if preprocessing.image_size != _square(adapter._list.owner.config.image_size):
         model = resized_transformers(model, preprocessing.image_size)
     model.serpette_origin = adapter.origin._replace(preprocessing=preprocessing)
     return model.eval()  # type: ignore[no-any-return]
 
 
-def _image_processor(name: str) -> Any:
+def _stated_preprocessing(name: str, image_size: int | None) -> Preprocessing | None:
+    """What the image processor of a repository or folder does; None if it has none.
+
+    Raises:
+        ModelError: it has one that cannot be read or followed.
+    """
     processor: Any = AutoImageProcessor  # its methods carry no types
-    return processor.from_pretrained(name)
+    try:
+        return preprocessing_of(processor.from_pretrained(name), image_size)
+    except ModelError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and not (Path(name) / PROCESSOR_FILE).exists():
+            return None
+        raise ModelError(f"the image processor of {name!r} cannot be used: {one_line(error)}") from error
 
 
 def _with_weights(model_class: Any, name: str) -> Any:
     source: dict[str, Any] = {"pretrained_model_name_or_path": name}
     folder = Path(name)
-    if (folder / WEIGHTS_FILE).is_file() and (state := _unwrapped_state(folder)):
-        config = model_class.config_class.from_pretrained(name)
-        source = {"pretrained_model_name_or_path": None, "config": config, "state_dict": state}
-    arguments = {"dtype": torch.float32, "output_loading_info": True}
+    arguments = {"dtype": torch.float32, "output_loading_info": True, "ignore_mismatched_sizes": True}
     try:
+        if (folder / WEIGHTS_FILE).is_file() and (state := _unwrapped_state(folder)):
+            config = model_class.config_class.from_pretrained(name)
+            source = {"pretrained_model_name_or_path": None, "config": config, "state_dict": state}
         model, info = model_class.from_pretrained(**source, **arguments)
         if info["missing_keys"] and all(key.startswith("pooler.") for key in info["missing_keys"]):
             model, info = model_class.from_pretrained(**source, **arguments, add_pooling_layer=False)
     except Exception as error:
-        raise ModelError(f"transformers cannot load {name!r}: {_one_line(error)}") from error
+        raise ModelError(f"transformers cannot load {name!r}: {one_line(error)}") from error
     model_list = find_block_list(model)
     path = next(path for path, module in model.named_modules() if module is model_list.blocks)
     strays = [key for key in info["unexpected_keys"] if path + "." in key and "text_model" not in key]
@@ -395,7 +411,7 @@ def resized_transformers(model: Any, image_size: int) -> Any:
     replace_config(resized, find_block_list(resized).owner.config, image_size=image_size)
     fresh = type(model)(resized.config, **({"add_pooling_layer": False} if getattr(model, "pooler", 0) is None else {}))
     fresh.load_state_dict(state)
-    return fresh.to(table.dtype)
+    return fresh.to(table.device, table.dtype)
 
 
 def _model_class(config: Any) -> Any:
@@ -430,10 +446,6 @@ def _square(size: int | Sequence[int]) -> int:
     if size[0] != size[1]:
         raise ModelError(f"the model takes {size[0]} x {size[1]} pixels; only square inputs are supported.")
     return size[0]
-
-
-def _one_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))
 
 
 @contextmanager

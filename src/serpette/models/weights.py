@@ -13,9 +13,14 @@ WRAPPERS = ("_orig_mod.", "module.")  # torch.compile, DataParallel
 
 
 def write_weights(model: nn.Module, folder: Path) -> None:
-    """Write every parameter and buffer of `model`; tensors that share memory are written once each.
+    """Write every parameter and buffer of `model`; tensors that share memory are written once each."""
+    save_file(own_tensors(model), folder / WEIGHTS_FILE, metadata={"format": "pt"})
 
-    safetensors refuses shared and non-contiguous tensors, so each is copied where it is not a tensor of its own.
+
+def own_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """The state dict of `model` with a copy of every tensor that is not alone and contiguous in its memory.
+
+    safetensors refuses the others: modules that are used twice, tied weights, transposed views.
     """
     seen: set[int] = set()
     tensors = {}
@@ -26,7 +31,7 @@ def write_weights(model: nn.Module, folder: Path) -> None:
         else:
             tensors[name] = tensor.clone(memory_format=torch.contiguous_format)
         seen.add(tensor.data_ptr())
-    save_file(tensors, folder / WEIGHTS_FILE, metadata={"format": "pt"})
+    return tensors
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:

@@ -48,8 +48,9 @@ class Record(Frozen):
 
     @property
     def content_hash(self) -> str:
-        """SHA-256 over the canonical JSON, first 16 hexadecimal digits."""
-        canonical = json.dumps({"kind": self.kind, **self.model_dump(mode="json")}, sort_keys=True)
+        """SHA-256 over the canonical JSON without the time of its making, first 16 hexadecimal digits."""
+        content = self.model_dump(mode="json", exclude={"provenance": {"created"}})
+        canonical = json.dumps({"kind": self.kind, **content}, sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
     def save(self, path: str | os.PathLike[str]) -> Path:

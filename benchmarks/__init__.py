@@ -1,0 +1,1 @@
+"""How fast serpette is, against the targets that it has set itself: `python -m benchmarks [NAME ...]`."""
