@@ -1,7 +1,8 @@
 # One small job each. `make demo` and `make test` do all their set-up on a fresh clone.
 PYTHON ?= python3
-BIN := .venv/bin
-READY := .venv/.ready
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
 
 .PHONY: setup demo test lint bench clean
 
@@ -9,7 +10,7 @@ setup: $(READY)
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "serpette needs Python 3.11 or newer; set PYTHON=python3.11")'
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $(READY)
 
@@ -29,4 +30,4 @@ bench: setup
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf .venv runs
+	rm -rf $(VENV)

@@ -1,4 +1,4 @@
-"""(d) FLOPs of models that `serpette.prune` has cut, on the meta device, beside the method's and the paper's numbers."""
+"""(d) FLOPs of models cut by `serpette.prune`, on the meta device, beside the numbers of the method and the paper."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from serpette.benchmark.flops import count_flops
 from serpette.models.timm import load_timm
 from serpette.records import Plan
 
-from .report import Report, Row
+from .report import Cells, Report, Row
 
 SIDE = 224
 EXACT = 0.1  # percent that a dense count may be off the method's, which has four digits
@@ -65,17 +65,15 @@ def rows_of(check: Check) -> Iterator[Row]:
     with torch.device("meta"):
         model = load_timm(check.architecture, image_size=SIDE, random_weights=True)
     flops = count_flops(model, SIDE)
-    gflops = flops / 1e9
-    off, paper_off = (100 * abs(gflops / stated - 1) for stated in (check.gflops, check.paper_gflops))
-    miss = f"{check.name} counts {gflops:.2f} GFLOPs; {check.gflops} expected, the paper has {check.paper_gflops}."
+    found, ours, paper = flops / 1e9, check.gflops, check.paper_gflops
+    off, paper_off = (100 * abs(found / stated - 1) for stated in (ours, paper))
+    cells: Cells = {"model": check.name, "quantity": "dense, GFLOPs", "serpette": found, "method.md": ours}
+    miss = f"{check.name} counts {found:.2f} GFLOPs; method.md has {ours}, the paper {paper}."
     met = off <= EXACT and paper_off <= DENSE
-    yield _row(check.name, "dense, GFLOPs", gflops, check.gflops, check.paper_gflops, f"{paper_off:.2f} %", met, miss)
+    yield Row(cells | {"paper": paper, "off the paper": f"{paper_off:.2f} %"}, "" if met else miss)
     for plan, paper in check.reductions.items():
-        percent = 100 * (1 - count_flops(serpette.prune(model, plan), SIDE) / flops)
-        off, miss = abs(percent - paper), f"{check.name} {plan.label} saves {percent:.2f} %; the paper has {paper} %."
-        yield _row(check.name, f"{plan.label}, % saved", percent, "", paper, f"{off:.2f} points", off <= REDUCTION, miss)
-
-
-def _row(model: str, quantity: str, ours: float, method: float | str, paper: float, off: str, met: bool, m: str) -> Row:
-    cells = {"model": model, "quantity": quantity, "serpette": ours, "method.md": method, "paper": paper, "off": off}
-    return Row(cells, "" if met else m)
+        found = 100 * (1 - count_flops(serpette.prune(model, plan), SIDE) / flops)
+        off = abs(found - paper)
+        cells = {"model": check.name, "quantity": f"{plan.label}, % saved", "serpette": found, "method.md": ""}
+        miss = f"{check.name} {plan.label} saves {found:.2f} % of the FLOPs; the paper has {paper} %."
+        yield Row(cells | {"paper": paper, "off the paper": f"{off:.2f} points"}, "" if off <= REDUCTION else miss)

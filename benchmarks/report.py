@@ -9,6 +9,7 @@ from rich.table import Table
 
 from serpette.benchmark.throughput import median_interval
 from serpette.models.runtime import device_name
+from serpette.report.formats import DASH
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,14 @@ class Ratio:
 
 
 Cell = str | int | float | Ratio
+Cells = dict[str, Cell]
 
 
 class Row(NamedTuple):
-    """One line of a table; `miss` says in plain words by how much the target is missed, "" where it is met."""
+    """One line of a table; `miss` says in plain words how the target is missed: "" if met, `None` if there is none."""
 
-    cells: dict[str, Cell]
-    miss: str = ""
+    cells: Cells
+    miss: str | None
 
 
 class Report(NamedTuple):
@@ -60,7 +62,8 @@ class Report(NamedTuple):
             table.add_column(name, justify="left" if isinstance(cell, str) else "right")
         table.add_column("target")
         for row in self.rows:
-            table.add_row(*map(shown, row.cells.values()), "[red]missed[/]" if row.miss else "[green]met[/]")
+            verdict = DASH if row.miss is None else "[red]missed[/]" if row.miss else "[green]met[/]"
+            table.add_row(*map(shown, row.cells.values()), verdict)
         return table
 
     def to_dict(self) -> dict[str, Any]:

@@ -59,24 +59,37 @@ def new_folder(path: Path, marker: str) -> Iterator[Path]:
     An old folder at `path` is replaced only if it is empty or holds `marker`, the sign that serpette wrote it.
 
     Raises:
-        SerpetteError: `path` is a file or somebody else's folder, or its parent cannot be written.
+        SerpetteError: `path` is a file or somebody else's folder, or cannot be written.
     """
-    check_replaceable(path, marker)
     try:
+        path = path.resolve()  # a link stays, and what it leads to is replaced
+        check_replaceable(path, marker)
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+        try:
+            os.chmod(temporary, 0o777 & ~_umask())
+            yield temporary
+            for file in temporary.iterdir():
+                os.chmod(file, 0o666 & ~_umask())  # safetensors writes for the owner alone
+            _put_in_place(temporary, path)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
     except OSError as error:
-        raise SerpetteError(f"cannot write {path} ({error.strerror}); choose another place.") from error
+        raise SerpetteError(f"cannot write {path} ({error.strerror or error}); choose another place.") from error
+
+
+def _put_in_place(new: Path, path: Path) -> None:
+    """Rename `new` to `path`; the folder that is there moves aside first, and back if that fails."""
+    if not path.exists():
+        new.rename(path)
+        return
+    old = path.rename(new.with_name(f"{new.name}.old"))
     try:
-        os.chmod(temporary, 0o777 & ~_umask())
-        yield temporary
-        old = temporary.with_name(temporary.name + ".old")
-        if path.exists():
-            path.rename(old)
-        temporary.rename(path)
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        new.rename(path)
+    except BaseException:
+        old.rename(path)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def check_replaceable(path: Path, marker: str) -> None:

@@ -10,7 +10,7 @@ from serpette.benchmark import bench as module
 from serpette.benchmark.bench import bench, bench_modules
 from serpette.benchmark.table import TIMM_COLUMNS, timm_rows, write_csv
 from serpette.errors import ModelError
-from serpette.records import Comparison, Cost
+from serpette.records import Cost
 
 
 def tiny(depth: int = 4, image_size: int = 32) -> nn.Module:
@@ -22,12 +22,12 @@ def tiny(depth: int = 4, image_size: int = 32) -> nn.Module:
 
 
 @pytest.fixture(scope="module")
-def comparison() -> Comparison:
+def comparison() -> Cost:
     return bench_modules(tiny(depth=2), tiny(), image_size=32, batch_size=2, repeats=6, energy=False)
 
 
-def test_compares_two_models(comparison: Comparison) -> None:
-    cost, baseline = comparison.cost, comparison.baseline
+def test_compares_two_models(comparison: Cost) -> None:
+    cost, baseline = comparison, comparison.baseline
     assert 0 < comparison.gflops_reduction < 50
     assert 0 < comparison.param_reduction < 50
     assert (cost.model.depth, baseline.model.depth) == (2, 4)
@@ -39,7 +39,7 @@ def test_compares_two_models(comparison: Comparison) -> None:
     assert cost.speedup == pytest.approx(cost.infer_samples_per_sec / baseline.infer_samples_per_sec)
 
 
-def test_numbers_fit_together(comparison: Comparison) -> None:
+def test_numbers_fit_together(comparison: Cost) -> None:
     cost = comparison.baseline
     assert cost.infer_gflops == 2 * cost.infer_gmacs
     assert cost.infer_step_time == pytest.approx(1e3 * cost.infer_batch_size / cost.infer_samples_per_sec)
@@ -52,8 +52,8 @@ def test_numbers_fit_together(comparison: Comparison) -> None:
     assert cost.provenance.attention_backend.endswith(", ran flash_attention_for_cpu")
 
 
-def test_survives_json(comparison: Comparison) -> None:
-    assert Comparison.from_json(comparison.to_json()) == comparison
+def test_survives_json(comparison: Cost) -> None:
+    assert Cost.from_json(comparison.to_json()) == comparison
 
 
 def test_one_model_gives_its_cost() -> None:
@@ -69,8 +69,8 @@ def test_one_model_gives_its_cost() -> None:
 def test_a_model_against_itself_has_a_speedup() -> None:
     model = tiny()
     result = bench(model, against=model, image_size=32, batch_size=1, repeats=1, energy=False)
-    assert isinstance(result, Comparison)
-    assert result.cost.speedup is not None
+    assert isinstance(result.baseline, Cost)
+    assert result.speedup is not None
     assert result.gflops_reduction == 0
 
 
@@ -86,20 +86,20 @@ def test_models_of_different_image_sizes_do_not_compare() -> None:
         bench_modules(tiny(), tiny(image_size=64))
 
 
-def test_rows_have_the_columns_of_timm_and_the_fastest_first(comparison: Comparison) -> None:
+def test_rows_have_the_columns_of_timm_and_the_fastest_first(comparison: Cost) -> None:
     slow = comparison.baseline.model_copy(update={"infer_samples_per_sec": 1.0})
-    fast = comparison.cost.model_copy(update={"infer_samples_per_sec": 2.0})
+    fast = comparison.model_copy(update={"infer_samples_per_sec": 2.0})
     rows = timm_rows([slow, fast])
     assert [row["infer_samples_per_sec"] for row in rows] == [2.0, 1.0]
     assert set(TIMM_COLUMNS) < set(rows[0])
     assert rows[0]["energy_j_per_image"] is None
 
 
-def test_csv_can_be_read_back(comparison: Comparison, tmp_path: Path) -> None:
-    path = write_csv(tmp_path / "new" / "costs.csv", [comparison.cost, comparison.baseline])
+def test_csv_can_be_read_back(comparison: Cost, tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "new" / "costs.csv", [comparison, comparison.baseline])
     with path.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 2
     assert rows[0]["energy_j_per_image"] == ""
     assert float(rows[0]["infer_gmacs"]) > 0
-    assert rows[0]["device"] == comparison.cost.provenance.device
+    assert rows[0]["device"] == comparison.provenance.device

@@ -15,7 +15,7 @@ from serpette.errors import ModelError
 from serpette.models.base import adapt, inference
 from serpette.models.reference import model_ref
 from serpette.models.runtime import placement, provenance
-from serpette.records import Comparison, Cost
+from serpette.records import Cost
 
 Model = str | os.PathLike[str] | nn.Module
 Progress = Callable[[str], None]
@@ -34,7 +34,7 @@ def bench(
     seed: int = 0,
     energy: bool = True,
     progress: Progress | None = None,
-) -> Comparison | Cost:
+) -> Cost:
     """Measure speed, latency, work, memory and energy of a model on random images.
 
     Args:
@@ -51,7 +51,7 @@ def bench(
         progress: called with a line on each step.
 
     Returns:
-        The cost of `model`; with `against`, the comparison of the two.
+        The cost of `model`; with `against`, its `baseline` is the cost of the other.
 
     Raises:
         ModelError: a model cannot be loaded, or the two cannot be compared fairly.
@@ -83,7 +83,7 @@ def bench_modules(
     seed: int = 0,
     energy: bool = True,
     progress: Progress | None = None,
-) -> Comparison:
+) -> Cost:
     """Measure two modules in memory against each other; arguments as in `bench`.
 
     Raises:
@@ -101,13 +101,14 @@ def bench_modules(
     return compare(*costs)
 
 
-def compare(cost: Cost, baseline: Cost) -> Comparison:
-    """Two costs of one run, with the parts of the work and of the parameters that are saved, in percent."""
-    return Comparison(
-        cost=cost,
-        baseline=baseline,
-        gflops_reduction=100 * (1 - cost.infer_gflops / baseline.infer_gflops),
-        param_reduction=100 * (1 - cost.param_count / baseline.param_count),
+def compare(cost: Cost, baseline: Cost) -> Cost:
+    """A cost with the one it is compared against, both from one run, and what is saved in percent."""
+    return cost.model_copy(
+        update={
+            "gflops_reduction": 100 * (1 - cost.infer_gflops / baseline.infer_gflops),
+            "param_reduction": 100 * (1 - cost.param_count / baseline.param_count),
+            "baseline": baseline,
+        }
     )
 
 

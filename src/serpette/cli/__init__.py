@@ -1,6 +1,8 @@
 """The command line: every command parses, calls one public function and prints."""
 
+import os
 import sys
+from typing import Any
 
 import typer
 
@@ -11,7 +13,6 @@ from serpette.errors import SerpetteError
 app = typer.Typer(
     name="serpette",
     help="Make a pretrained vision transformer faster by removing the layers it does not need, without retraining it.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -41,13 +42,30 @@ def _options(
     pass
 
 
+# What typer raises on bad arguments, whether it brings its own click or imports click.
+UsageError: Any = typer.BadParameter.__base__
+
+
 def main() -> None:
     """Run a command; bad input gives one line and exit code 2, an interrupt exit code 130."""
+    command = typer.main.get_command(app)
     try:
-        app()
+        with command.make_context("serpette", sys.argv[1:] or ["--help"]) as context:
+            command.invoke(context)
+        sys.stdout.flush()
+    except typer.Exit as done:
+        sys.exit(done.exit_code)
+    except UsageError as error:
+        asked = error.ctx.command_path if error.ctx else "serpette"
+        said = error.format_message().replace("Value error, ", "").rstrip(".")
+        fail(f"{said}. See {asked} --help.")
+        sys.exit(2)
     except SerpetteError as error:
         fail(str(error))
         sys.exit(2)
+    except BrokenPipeError:  # whoever reads the output has seen enough of it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except OSError as error:
         fail(f"{error.filename or ''}: {error.strerror or error}".lstrip(": "))
         sys.exit(2)

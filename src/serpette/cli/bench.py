@@ -30,7 +30,6 @@ def command(
     """Measure throughput, latency, FLOPs, memory and energy."""
     import serpette
     from serpette.benchmark.table import write_csv
-    from serpette.records import Comparison
     from serpette.report.tables import cost_table
 
     with phases() as phase:
@@ -54,7 +53,7 @@ def command(
     if out:
         result.save(out)
     if csv:
-        write_csv(csv, [result.cost, result.baseline] if isinstance(result, Comparison) else [result])
+        write_csv(csv, [result, *([result.baseline] if result.baseline else [])])
     if json:
         say(result.to_json())
     else:

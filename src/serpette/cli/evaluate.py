@@ -9,6 +9,7 @@ from serpette.cli.options import (
     AsJson,
     Bad,
     Batch,
+    ClassLevel,
     Data,
     Device,
     Dtype,
@@ -16,8 +17,10 @@ from serpette.cli.options import (
     Limit,
     Model,
     OnBad,
+    OnUnknown,
     Precision,
     Seed,
+    Unknown,
     out_file,
 )
 from serpette.cli.terminal import phases, say, show
@@ -57,18 +60,22 @@ def command(
     device: Device = "auto",
     dtype: Precision = Dtype.fp32,
     on_bad: Bad = OnBad.skip,
+    on_unknown: Unknown = OnUnknown.fail,
+    class_level: ClassLevel = None,
     limit: Limit = None,
     seed: Seed = 0,
     json: AsJson = False,
 ) -> None:
     """Score a model with its own, a frozen or a refitted classifier."""
     import serpette
+    from serpette.data.dataset import open_dataset
     from serpette.report.tables import scores_table
 
+    dataset = open_dataset(data, seed=seed, class_level=class_level, on_unknown=on_unknown.value)
     with phases() as phase:
         scores = serpette.evaluate(
             model,
-            data,
+            dataset,
             split=split,
             head=head.value if head else None,
             fit_with=fit.value,

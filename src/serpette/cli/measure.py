@@ -10,6 +10,7 @@ from serpette.cli.options import (
     AsJson,
     Bad,
     Batch,
+    ClassLevel,
     Data,
     Device,
     Dtype,
@@ -17,9 +18,11 @@ from serpette.cli.options import (
     Limit,
     Model,
     OnBad,
+    OnUnknown,
     Precision,
     RandomWeights,
     Seed,
+    Unknown,
 )
 from serpette.cli.terminal import phases, say, show
 
@@ -47,21 +50,25 @@ def command(
     device: Device = "auto",
     dtype: Precision = Dtype.fp32,
     on_bad: Bad = OnBad.skip,
+    on_unknown: Unknown = OnUnknown.fail,
+    class_level: ClassLevel = None,
     limit: Limit = None,
     seed: Seed = 0,
     json: AsJson = False,
 ) -> None:
     """Measure how little each block, attention and MLP changes the residual stream."""
     import serpette
+    from serpette.data.dataset import open_dataset
     from serpette.export.load import as_module
     from serpette.report.charts import write_heatmap
     from serpette.report.tables import profile_table
 
     module = as_module(model, image_size=image_size, device=device, dtype=dtype.value, random_weights=random_weights)
+    dataset = open_dataset(data, seed=seed, class_level=class_level, on_unknown=on_unknown.value)
     with phases() as phase:
         profile = serpette.measure(
             module,
-            data,
+            dataset,
             images=min(images, limit or images),
             tokens=tokens.value,
             batch_size=batch_size,

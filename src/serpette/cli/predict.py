@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from serpette.cli.options import Batch, Device, Dtype, ImageSize, Model, Precision
-from serpette.cli.terminal import say
+from serpette.cli.terminal import phases, say
 
 
 def command(
@@ -24,9 +24,18 @@ def command(
     """Classify images with a model's own classifier."""
     import serpette
 
-    found = serpette.predict(
-        model, images, batch_size=batch_size, image_size=image_size, device=device, dtype=dtype.value
-    )
+    if json and csv:
+        raise typer.BadParameter("--json and --csv exclude each other; choose one.")
+    with phases() as phase:
+        found = serpette.predict(
+            model,
+            images,
+            batch_size=batch_size,
+            image_size=image_size,
+            device=device,
+            dtype=dtype.value,
+            progress=phase("predict"),
+        )
     if json:
         say(json_module.dumps([p._asdict() for p in found], indent=1))
     elif csv:

@@ -10,6 +10,7 @@ from serpette.cli.options import (
     AsJson,
     Bad,
     Batch,
+    ClassLevel,
     Data,
     Device,
     Dtype,
@@ -17,8 +18,10 @@ from serpette.cli.options import (
     Limit,
     Model,
     OnBad,
+    OnUnknown,
     Precision,
     Seed,
+    Unknown,
     split_indices,
 )
 from serpette.cli.terminal import phases, say, show
@@ -68,23 +71,28 @@ def command(
     device: Device = "auto",
     dtype: Precision = Dtype.fp32,
     on_bad: Bad = OnBad.skip,
+    on_unknown: Unknown = OnUnknown.fail,
+    class_level: ClassLevel = None,
     limit: Limit = None,
     seed: Seed = 0,
     json: AsJson = False,
 ) -> None:
     """Find the best pruned model for a dataset, save it and report."""
     import serpette
+    from serpette.data.dataset import open_dataset
     from serpette.records import METHODS
-    from serpette.report.tables import candidates_table
+    from serpette.report.tables import candidates_table, cost_table
+    from serpette.report.verdict import verdict
 
     chosen = tuple(methods.split(","))
     unknown = [name for name in chosen if name not in METHODS]
     if unknown:
         raise typer.BadParameter(f"unknown method {unknown[0]!r}; expected some of {', '.join(METHODS)}.")
+    dataset = open_dataset(data, seed=seed, class_level=class_level, on_unknown=on_unknown.value)
     with phases() as phase:
         selection = serpette.select(
             model,
-            data,
+            dataset,
             out,
             methods=chosen,  # type: ignore[arg-type]
             drops=split_indices(drops, "--drops") or None,
@@ -107,4 +115,6 @@ def command(
         say(selection.to_json())
         return
     show(candidates_table(selection))
+    show(cost_table(selection.winner_cost.model_copy(update={"baseline": selection.baseline_cost})))
+    say(verdict(selection))
     say(f"report: {out / 'report.html'}\nmodel:  {out / 'model'}  ({selection.load_with})")

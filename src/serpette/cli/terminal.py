@@ -35,7 +35,9 @@ def phases() -> Iterator[Phase]:
     from rich.progress import Progress as Bars
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Bars(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bars:
+    console = Console(stderr=True)
+    off = not console.is_terminal  # or a blank line would precede the error in a log
+    with Bars(*columns, TimeRemainingColumn(), console=console, transient=True, disable=off) as bars:
 
         def phase(name: str) -> Progress:
             task = bars.add_task(escape(name), total=None)

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import nn
 
-from serpette.errors import ModelError
+from serpette.errors import ModelError, SerpetteError
 from serpette.files import hash_of
-from serpette.models.base import Origin, RemainingBranch, adapt, sharing_copy
+from serpette.models.base import Origin, RemainingBranch, adapt, one_line, sharing_copy
 from serpette.models.runtime import pick_device, pick_dtype, placement
 from serpette.models.weights import read_weights
 from serpette.records import MANIFEST, Pruning
@@ -92,7 +92,12 @@ def read_folder(folder: Path, image_size: int | None = None, random_weights: boo
     if not random_weights:
         check_files(folder, manifest)
     if manifest.form == "serpette":
-        model = _from_blueprint(folder, manifest, random_weights)
+        try:
+            model = _from_blueprint(folder, manifest, random_weights)
+        except SerpetteError:
+            raise
+        except Exception as error:  # an edited manifest can go wrong in every way
+            raise ModelError(f"{folder} does not hold what its {MANIFEST} says: {one_line(error)}") from error
         if image_size not in (None, manifest.preprocessing.image_size):
             raise ModelError(
                 f"{folder} was saved for {manifest.preprocessing.image_size} px; prune again for {image_size} px."
@@ -133,13 +138,8 @@ def _from_blueprint(folder: Path, manifest: Pruning, random_weights: bool) -> nn
         assert part != "block"
         blocks[position] = RemainingBranch(blocks[position], adapter.branches(blocks[position]), part)
     adapter.replace_blocks(blocks)
-    try:
-        if not random_weights:
-            model.load_state_dict(read_weights(folder), assign=True)
-    except RuntimeError as error:
-        raise ModelError(
-            f"the weights in {folder} do not fit its {MANIFEST}: {str(error).splitlines()[-1].strip()}"
-        ) from error
+    if not random_weights:
+        model.load_state_dict(read_weights(folder), assign=True)
     return model.eval()
 
 

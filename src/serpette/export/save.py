@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from serpette.errors import SaveError
+from serpette.errors import ModelError, SaveError, SerpetteError
 from serpette.export.load import load_stock, read_folder
 from serpette.files import hash_of, new_folder
-from serpette.models.base import Adapter, adapt, inference
+from serpette.models.base import Adapter, adapt, inference, one_line
 from serpette.models.runtime import dtype_name, placement
 from serpette.models.weights import write_weights
 from serpette.records import MANIFEST, Plan, Pruning
@@ -34,17 +34,30 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> Path:
     """
     adapter = adapt(model)
     folder = Path(path)
+    form = "serpette" if adapter.half_blocks else adapter.library
     with new_folder(folder, marker=MANIFEST) as temporary:
-        form = "serpette" if adapter.half_blocks else adapter.library
-        if form == "serpette":
-            write_weights(adapter.model, temporary)
-        else:
-            adapter.write_stock(temporary)
-        manifest_of(adapter, form, temporary).save(temporary / MANIFEST)
-        check_equal(adapter, read_folder(temporary))
-        if form != "serpette":
-            check_equal(adapter, load_stock(temporary, adapter.library))
+        try:
+            write(adapter, form, temporary)
+            check_equal(adapter, read_folder(temporary))
+            if form != "serpette":
+                check_equal(adapter, load_stock(temporary, adapter.library))
+        except ModelError as error:
+            reason = str(error).replace(str(temporary), str(folder))
+            raise SaveError(f"{adapter.architecture} was saved but does not load again: {reason}") from error
+        except (SerpetteError, OSError):
+            raise
+        except Exception as error:  # every library below has its own exceptions
+            raise SaveError(f"{adapter.architecture} cannot be saved: {one_line(error)}") from error
     return folder
+
+
+def write(adapter: Adapter, form: str, folder: Path) -> None:
+    """Write the files of a model, and the manifest that lists them, to a new folder."""
+    if form == "serpette":
+        write_weights(adapter.model, folder)
+    else:
+        adapter.write_stock(folder)
+    manifest_of(adapter, form, folder).save(folder / MANIFEST)
 
 
 def manifest_of(adapter: Adapter, form: str, folder: Path) -> Pruning:

@@ -5,6 +5,7 @@ N is B, unless another stream was put in place of the images' own (serpette.eval
 """
 
 import copy
+import logging
 import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -223,6 +224,19 @@ def as_tensor(output: Any) -> Tensor:
 def one_line(error: Exception) -> str:
     """What an exception of another library says, on one line that a person can read."""
     return textwrap.shorten(str(error) or repr(error), 300, placeholder=" ...")
+
+
+@contextmanager
+def silent(*loggers: str) -> Iterator[None]:
+    """Only errors from the loggers of other libraries; what matters in their warnings is checked instead."""
+    levels = {name: logging.getLogger(name).level for name in loggers}
+    for name in loggers:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
 
 
 def sharing_copy(model: nn.Module) -> nn.Module:

@@ -5,7 +5,6 @@ Shapes: B images, T tokens, C channels, D features, K classes, S pixels a side.
 
 import difflib
 import json
-import logging
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from timm.models._input import get_model_args
 from torch import Tensor, nn
 
 from serpette.errors import ModelError, SaveError
-from serpette.models.base import Adapter, Branches, RemainingBranch, as_tensor, one_line, sharing_copy
+from serpette.models.base import Adapter, Branches, RemainingBranch, as_tensor, one_line, sharing_copy, silent
 from serpette.models.weights import write_weights
 from serpette.records import Preprocessing
 
@@ -215,14 +214,11 @@ def load_timm(name: str, *, image_size: int | None = None, random_weights: bool 
         raise ModelError(f"timm has no model {name!r}; {hint}")
     if image_size is not None:
         arguments["img_size"] = image_size
-    quiet = logging.getLogger("timm").level
-    logging.getLogger("timm").setLevel(logging.ERROR)
     try:
-        model = timm.create_model(name, pretrained=not random_weights, **arguments)
+        with silent("timm", "huggingface_hub"):
+            model = timm.create_model(name, pretrained=not random_weights, **arguments)
     except Exception as error:  # every library below timm has its own exceptions
         raise ModelError(f"timm cannot load {name!r}: {one_line(error)}") from error
-    finally:
-        logging.getLogger("timm").setLevel(quiet)
     stated = (getattr(model, "pretrained_cfg", None) or {}).get("num_classes")
     if not random_weights and stated not in (None, model.num_classes):
         raise ModelError(
@@ -235,8 +231,10 @@ def load_timm(name: str, *, image_size: int | None = None, random_weights: bool 
 def crop_pct(preprocessing: Preprocessing) -> float:
     """The shortest decimal fraction from which timm's `floor(image_size / crop_pct)` makes the same resize."""
     side, resize = preprocessing.image_size, preprocessing.resize
-    fractions = (math.floor(side / resize * 10**digits) / 10**digits for digits in range(1, 16))
-    return next(fraction for fraction in fractions if fraction and math.floor(side / fraction) == resize)
+    fractions = (
+        (math.floor(side / resize * 10.0**digits) - less) / 10.0**digits for digits in range(1, 16) for less in (0, 1)
+    )
+    return next(fraction for fraction in fractions if fraction > 0 and math.floor(side / fraction) == resize)
 
 
 def resized_timm(model: nn.Module, image_size: int) -> nn.Module:

@@ -21,7 +21,7 @@ from transformers.utils import logging
 
 from serpette.errors import ModelError, SaveError
 from serpette.files import write_text
-from serpette.models.base import Adapter, Branches, RemainingBranch, as_tensor, one_line, sharing_copy
+from serpette.models.base import Adapter, Branches, RemainingBranch, as_tensor, one_line, sharing_copy, silent
 from serpette.models.weights import WEIGHTS_FILE, own_tensors, read_weights
 from serpette.records import Preprocessing
 
@@ -456,7 +456,8 @@ def quiet() -> Iterator[None]:
     log.set_verbosity_error()
     log.disable_progress_bar()
     try:
-        yield
+        with silent("huggingface_hub"):
+            yield
     finally:
         log.set_verbosity(verbosity)
         if bars:

@@ -2,7 +2,7 @@
 
 from serpette.records.base import Frozen, Record
 from serpette.records.common import PARTS, DataRef, ModelRef, Part, Preprocessing, Provenance
-from serpette.records.cost import Comparison, Cost
+from serpette.records.cost import Cost
 from serpette.records.plan import METHODS, Method, Plan, Site
 from serpette.records.profile import Profile, SiteScore, Tokens, WindowScore
 from serpette.records.pruning import MANIFEST, Pruning
@@ -18,7 +18,6 @@ __all__ = [
     "Baseline",
     "Candidate",
     "ClassScore",
-    "Comparison",
     "Cost",
     "DataRef",
     "Duplicate",

@@ -21,6 +21,8 @@ class Cost(Record):
         energy_j_per_image: joules per image; `None` with the reason in `energy_note` where it cannot be measured.
         speedup: ratio of the median images per second to those of the model compared against, from the same run;
             `speedup_note` says so when the interval contains 1.
+        gflops_reduction: percent of the FLOPs of the model compared against that are saved; `param_reduction` likewise.
+        baseline: the cost of the model compared against; `None` where there is none.
     """
 
     kind: ClassVar[str] = "cost"
@@ -48,13 +50,6 @@ class Cost(Record):
     speedup_low: float | None = None
     speedup_high: float | None = None
     speedup_note: str = ""
-
-
-class Comparison(Record):
-    """One model measured against another in the same run; reductions in percent of the baseline."""
-
-    kind: ClassVar[str] = "comparison"
-    cost: Cost
-    baseline: Cost
-    gflops_reduction: float
-    param_reduction: float
+    gflops_reduction: float | None = None
+    param_reduction: float | None = None
+    baseline: "Cost | None" = None

@@ -4,7 +4,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from serpette.records import PARTS, Comparison, Cost, Part, Profile, Scan, Scores, Selection, SiteScore
+from serpette.records import PARTS, Cost, Part, Profile, Scan, Scores, Selection, SiteScore
 from serpette.report.costs import cost_rows
 from serpette.report.formats import DASH, PART_NAMES, TIMES, count, hundredths, number, percent
 from serpette.report.importance import importance, importance_position, importance_range
@@ -65,21 +65,21 @@ def candidates_table(selection: Selection) -> Table:
     return table
 
 
-def cost_table(result: Comparison | Cost) -> Table:
-    """One model, or baseline and pruned model side by side."""
-    if isinstance(result, Cost):
-        table = _table(f"Cost of {result.model.name}", "", "measured", "note")
-        table.columns[1].justify = "right"
-        for row in cost_rows(result, result):
-            table.add_row(Text(row.name), Text(row.after), Text(row.note))
-        return table
-    name, base = result.cost.model.name, result.baseline.model.name
-    title = f"Cost of {name}" if name == base else f"Cost of {name} against {base}"
-    table = _table(title, "", "baseline", "pruned", "change", "note")
-    for column in table.columns[1:4]:
+def cost_table(cost: Cost) -> Table:
+    """The cost of one model; beside that of the model that it was compared against, if there is one."""
+    name = cost.model.name
+    if cost.baseline is None:
+        table = _table(f"Cost of {name}", "", "measured", "note")
+        rows: list[tuple[str, ...]] = [(row.name, row.after, row.note) for row in cost_rows(cost, cost)]
+    else:
+        base = cost.baseline.model.name
+        title = f"Cost of {name}" if name == base else f"Cost of {name} against {base}"
+        table = _table(title, "", "baseline", "pruned", "change", "note")
+        rows = [tuple(row) for row in cost_rows(cost.baseline, cost)]
+    for column in table.columns[1:-1]:
         column.justify = "right"
-    for row in cost_rows(result.baseline, result.cost):
-        table.add_row(*(Text(cell) for cell in row))
+    for row in rows:
+        table.add_row(*map(Text, row))
     return table
 
 

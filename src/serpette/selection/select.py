@@ -100,6 +100,8 @@ def select(
     speed = bench_modules(
         confirmed.winner.model, confirmed.baseline.model, batch_size=batch_size, repeats=repeats, seed=seed
     )
+    baseline_cost = speed.baseline
+    assert baseline_cost is not None
     saved = save(confirmed.winner.model, folder / "model")
     form = Pruning.load(saved / MANIFEST).form
     selection = Selection(
@@ -113,7 +115,7 @@ def select(
         baseline=Baseline(
             validation_top1=found.baseline_top1,
             test_top1=confirmed.baseline.scores.top1,
-            gflops=speed.baseline.infer_gflops,
+            gflops=baseline_cost.infer_gflops,
         ),
         candidates=found.candidates,
         winner=Winner(
@@ -123,13 +125,13 @@ def select(
             validation_top1=top1_of(chosen) if chosen else found.baseline_top1,
             test_top1=confirmed.winner.scores.top1,
             gflops_reduction=(chosen and chosen.gflops_reduction) or 0.0,
-            speedup=speed.cost.speedup or 1.0,
-            speedup_note=speed.cost.speedup_note,
+            speedup=speed.speedup or 1.0,
+            speedup_note=speed.speedup_note,
         ),
         baseline_scores=confirmed.baseline.scores,
         winner_scores=confirmed.winner.scores,
-        baseline_cost=speed.baseline,
-        winner_cost=speed.cost,
+        baseline_cost=baseline_cost,
+        winner_cost=speed.model_copy(update={"baseline": None}),
         seconds=time.monotonic() - started,
         saved_as=form,
         load_with=load_with(form, saved),

@@ -50,7 +50,8 @@ def check_dense(adapter: Adapter) -> None:
     Raises:
         PlanError: it has, so that the numbering of its blocks is no longer that of its plan.
     """
-    if adapter.half_blocks or adapter.origin.plan:
+    before = adapter.origin.plan
+    if adapter.half_blocks or (before and before.sites):
         raise PlanError(f"{adapter.origin.name} is already pruned; make one plan for the dense model and prune that.")
 
 
