@@ -32,9 +32,9 @@ def run() -> Report:
         ]
     return Report(
         title=f"DINOv2-small, fp32, batch {BATCH}: images per second of decoding, of the model, and of both together",
-        target=f"both together at least {KEPT} of the model alone",
-        limit="decoding runs on the processor that also runs the model, so that at best both take the sum of their "
-        "times (`possible`); files come from the page cache.",
+        target=f"decoding faster than the model, and both together at least {KEPT} of what is possible",
+        limit="on a CPU, decoding runs on the processor that also runs the model, so that at best both take the sum of "
+        "their times (`possible`, as a part of the model's speed); files come from the page cache.",
         rows=rows,
     )
 
@@ -54,9 +54,13 @@ def data_row(dataset: Dataset, side: int, images: int, rounds: int) -> Row:
         ],
         rounds,
     )
-    kept = Ratio.of(model, both)
     possible = median(model) / (median(model) + median(data))
-    miss = f"decoding {dataset.name} leaves {kept.value:.3f} of the model's speed at {side} px; {KEPT} is wanted."
+    kept = Ratio.of(model, both)
+    miss = ""
+    if median(data) > median(model):
+        miss = f"decoding {dataset.name} is slower than the model at {side} px."
+    elif kept.value < KEPT * possible:
+        miss = f"{dataset.name} at {side} px runs at {kept.value:.3f} of the model's speed; {possible:.3f} is possible."
     cells: Cells = {
         "images": dataset.name,
         "px": side,
@@ -66,7 +70,7 @@ def data_row(dataset: Dataset, side: int, images: int, rounds: int) -> Row:
         "both / model": kept,
         "possible": possible,
     }
-    return Row(cells, miss if kept.value < KEPT else "")
+    return Row(cells, miss)
 
 
 def assets(*names: str) -> Iterator[Dataset]:

@@ -56,7 +56,7 @@ def run() -> Report:
         title=f"FLOPs at {SIDE} px",
         target=f"dense within {EXACT:g} % of method.md and {DENSE:g} % of the paper; "
         f"reductions within {REDUCTION:g} points of the paper",
-        limit="the paper's counter is up to 1 % off the formulas; both count matrix products, not elementwise work.",
+        limit="the paper's counts are up to 1 % off the formulas, which count products and no elementwise work.",
         rows=[row for check in (VIT_B, DINOV2_G) for row in rows_of(check)],
     )
 

@@ -18,7 +18,7 @@ from timm.models._hub import save_for_hf
 import serpette
 from models.families import hf_config
 from serpette.data.decode import decode
-from serpette.errors import ModelError, PlanError, RecordError, SerpetteError
+from serpette.errors import PlanError, RecordError, SerpetteError
 from serpette.export.load import as_module
 from serpette.models import adapt, inference
 from serpette.models.runtime import to_input
@@ -317,7 +317,7 @@ def test_the_vision_tower_of_a_whole_clip_is_loaded_or_built(tmp_path: Path) -> 
 
 @pytest.fixture
 def photo() -> Image.Image:
-    y, x = np.mgrid[:61, :83] / 83
+    y, x = np.mgrid[:61, :84] / 84
     waves = np.stack([np.sin(9 * x + 5 * y), np.cos(7 * x * y), np.sin(13 * y)], 2)
     return Image.fromarray(((waves + 1) * 127).astype(np.uint8))
 
@@ -331,9 +331,8 @@ def prepared(model: torch.nn.Module, photo: Image.Image) -> torch.Tensor:
 @pytest.mark.parametrize("name", [family for family in FAMILY if family.startswith("timm")])
 def test_preprocessing_is_that_of_timm(name: str, photo: Image.Image, tmp_path: Path) -> None:
     model = tiny(name)
-    transform = create_transform(**resolve_data_config({}, model=model))
-    transform.transforms[0].size = adapt(model).preprocessing.resize  # timm takes 224 px from the name, not 32
-    expected = create_transform(**{**resolve_data_config({}, model=model), "input_size": (3, 32, 32)})(photo)
+    config = {**resolve_data_config({}, model=model), "input_size": (3, 32, 32)}  # its name says 224
+    expected = create_transform(**config)(photo)
     # timm normalises to within rounding: (x - mean) / std on floats in another order.
     torch.testing.assert_close(prepared(model, photo), expected, atol=1e-6, rtol=0)
     folder = serpette.save(model, tmp_path / "m")
@@ -358,6 +357,7 @@ def test_preprocessing_is_that_of_transformers(name: str, photo: Image.Image, tm
     saved = serpette.save(loaded, tmp_path / "saved")
     found = prepared(loaded, photo)
     assert torch.equal(prepared(serpette.load(saved), photo), found)
+    # The photo's size leaves no odd margin: torchvision and timm round half a pixel to even, transformers cuts it off.
     for folder in (plain, saved):
         theirs = transformers.AutoImageProcessor.from_pretrained(folder)(photo, return_tensors="pt").pixel_values[0]
         # Their resize runs on uint8 tensors in torchvision, ours in PIL: filters agree, roundings differ by a level
@@ -415,8 +415,3 @@ def test_the_real_dinov2_is_pruned_and_comes_back(assets: Path, tmp_path: Path) 
     loaded = serpette.load(serpette.save(pruned, tmp_path / "m"))
     x = torch.randn(1, 3, 98, 98)
     assert torch.equal(answers(loaded, x), answers(pruned, x))
-
-
-def test_modelerror_is_what_a_bad_model_raises() -> None:
-    with pytest.raises(ModelError):
-        serpette.load("nowhere")

@@ -102,7 +102,10 @@ def _ridge_top1(train: Tensor, train_labels: Tensor, val: Tensor, val_labels: Te
 
 
 def _flops(setting: Setting, plan: Plan) -> int:
-    return count_flops(prune(setting.dense.model, plan), setting.dense.preprocessing.image_size)
+    def count() -> int:
+        return count_flops(prune(setting.dense.model, plan), setting.dense.preprocessing.image_size)
+
+    return int(setting.units.get(setting.key("flops", plan=plan.content_hash), count))
 
 
 def _candidate(setting: Setting, proposal: Proposal, scores: dict[str, float | None], dense_flops: int) -> Candidate:
