@@ -24,7 +24,7 @@ def test_columns_are_found_by_name(classes: tuple[str, ...]) -> None:
 def test_a_class_that_the_head_does_not_know_is_an_error() -> None:
     adapter = adapt(named(tiny(TIMM), KNOWN))
     assert not own_head_fits(adapter, ("ash", "elm"))
-    with pytest.raises(ModelError, match="does not know 1 of the 2 classes of the data, such as 'elm'.*--head refit"):
+    with pytest.raises(ModelError, match=r"does not know 1 of the 2 classes of the data, such as 'elm'.*--head refit"):
         own_columns(adapter, ("ash", "elm"))
 
 

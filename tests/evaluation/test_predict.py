@@ -63,7 +63,7 @@ def test_what_cannot_be_predicted_is_refused(images: Path, tmp_path: Path) -> No
     model = named(tiny(TIMM), CLASSES)
     with pytest.raises(ModelError, match="has no classifier"):
         serpette.predict(tiny("timm-vit-no-head"), images)
-    with pytest.raises(DataError, match="there is no image .*nowhere"):
+    with pytest.raises(DataError, match=r"there is no image .*nowhere"):
         serpette.predict(model, tmp_path / "nowhere.png")
     (tmp_path / "bare").mkdir()
     with pytest.raises(DataError, match="holds no images"):

@@ -52,6 +52,6 @@ def test_best_is_the_highest_accuracy_and_never_below_the_baseline(tried, baseli
 
 
 def test_drop_counts_by_default() -> None:
-    assert default_drops(12) == (1, 2, 3, 4, 5, 6)
+    assert default_drops(12) == (1, 2, 3, 4, 6)
     assert default_drops(2) == (1,)
     assert default_drops(24) == (4, 8, 12, 16, 20)

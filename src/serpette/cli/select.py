@@ -64,7 +64,7 @@ def command(
     images: Annotated[int, typer.Option("--images", min=1, help="Training images to measure redundancy on.")] = 512,
     images_search: Annotated[
         int, typer.Option("--images-search", min=1, help="Training and validation images of the search, each.")
-    ] = 1000,
+    ] = 500,
     batch_size: Batch = 32,
     repeats: Annotated[int, typer.Option("--repeats", min=2, help="Rounds of the benchmark.")] = 10,
     image_size: ImageSize = None,

@@ -107,7 +107,11 @@ def read_folder(folder: Path, image_size: int | None = None, random_weights: boo
         model = load_stock(folder, manifest.form, image_size, random_weights)
         preprocessing = adapt(model).preprocessing if image_size else manifest.preprocessing
     model.serpette_origin = Origin(  # type: ignore[assignment]
-        name=str(folder), base=manifest.base, plan=manifest.plan, preprocessing=preprocessing, classes=manifest.classes
+        name=str(folder),
+        base=manifest.base if manifest.plan.sites else str(folder),
+        plan=manifest.plan,
+        preprocessing=preprocessing,
+        classes=manifest.classes,
     )
     return model
 

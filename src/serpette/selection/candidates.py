@@ -18,8 +18,10 @@ class Proposal(NamedTuple):
 
 
 def default_drops(depth: int) -> tuple[int, ...]:
-    """Drop counts for a model of `depth` blocks: every one up to half of a model of 12, steps of 4 in a deeper one."""
-    return tuple(range(1, max(2, depth // 2 + 1))) if depth <= 12 else tuple(range(4, depth, 4))
+    """Drop counts for a model of `depth` blocks: up to half of a model of 12, steps of 4 in a deeper one."""
+    if depth > 12:
+        return tuple(range(4, depth, 4))
+    return tuple(drop for drop in (1, 2, 3, 4, 6) if 2 * drop <= depth) or (1,)
 
 
 def propose(profile: Profile, methods: Sequence[Method], drops: Sequence[int], seed: int) -> list[Proposal]:

@@ -27,7 +27,7 @@ from serpette.selection.setting import Phase, Setting
 from serpette.selection.units import Units
 from serpette.surgery.prune import check_dense
 
-SEARCH_IMAGES = 1000  # of each split, enough to tell candidates apart on validation
+SEARCH_IMAGES = 500  # of each split: the standard error of an accuracy of 85 % is then 1.6 points
 
 
 def select(
