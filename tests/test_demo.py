@@ -27,7 +27,9 @@ def test_plain_timm_loads_the_model_and_gets_nine_of_ten_test_images_right() -> 
         answers = model((pixels - config["mean"][0]) / config["std"][0]).argmax(1).numpy()
     correct = answers == data["test_labels"]
     assert len(correct) == 1000
-    assert correct.mean() >= 0.89  # 90 % on all 10,000 test images, see training.log; 1,000 of them are one point uncertain
+    assert (
+        correct.mean() >= 0.89
+    )  # 90 % on all 10,000 test images, see training.log; 1,000 of them are one point uncertain
 
 
 def test_the_log_of_the_training_run_is_there_and_says_so() -> None:

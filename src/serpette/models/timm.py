@@ -99,7 +99,10 @@ class TimmAdapter(Adapter):
             raise ModelError(
                 f"{self.architecture} pads images with a border (crop_mode 'border'), which is not supported."
             )
-        patch_embed = getattr(self.model, "patch_embed", None)
+        patch_embed = self._timm.patch_embed
+        channels = getattr(getattr(patch_embed, "proj", None), "in_channels", 3)
+        if channels != 3:
+            raise ModelError(f"{self.architecture} takes images of {channels} channels; only RGB is supported.")
         size = getattr(patch_embed, "img_size", None) or config["input_size"][1:]
         if size[0] != size[1]:
             raise ModelError(
