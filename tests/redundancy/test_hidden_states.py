@@ -1,11 +1,13 @@
 """Scores against computations that do not use the tap: the library's recorded hidden states, and a forward by hand."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 import torch.nn.functional as F
-from models.families import FAMILIES, build
 
 import serpette
+from models.families import FAMILIES, build
 from serpette.data.dataset import open_dataset
 from serpette.data.pixels import Pixels
 from serpette.models import adapt
@@ -35,7 +37,7 @@ def test_block_scores_equal_those_of_the_recorded_hidden_states(name: str) -> No
     pixels = Pixels(open_dataset("demo"), "train", adapter.preprocessing, limit=7)
     with torch.inference_mode():
         states = model(inputs(pixels), output_hidden_states=True).hidden_states
-    expected = [mean_cosine(a, b) for a, b in zip(states[:-1], states[1:], strict=True)]
+    expected = [mean_cosine(a, b) for a, b in pairwise(states)]
     profile = profile_pixels(adapter, pixels, batch_size=3)
     assert scores(profile, "block") == pytest.approx(expected, abs=1e-6)
     window = next(w for w in profile.windows if w.length == 2 and w.start == 1)
@@ -69,5 +71,5 @@ def test_real_weights_score_as_their_hidden_states_do(assets) -> None:
     pixels = Pixels(open_dataset(data), "train", adapt(model).preprocessing, limit=8)
     with torch.inference_mode():
         states = model(inputs(pixels), output_hidden_states=True).hidden_states
-    expected = [mean_cosine(a, b) for a, b in zip(states[:-1], states[1:], strict=True)]
+    expected = [mean_cosine(a, b) for a, b in pairwise(states)]
     assert scores(profile, "block") == pytest.approx(expected, abs=1e-5)
