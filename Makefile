@@ -25,6 +25,7 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/update_readme.py --check
 
 bench: setup
 	$(BIN)/python -m benchmarks
