@@ -49,7 +49,15 @@ def _resized_and_cropped(image: Image.Image, preprocessing: Preprocessing) -> Im
         resized = _middle_of_resized(image, preprocessing)
     else:
         resized = F.resize(image, [resize], interpolation)
-    cropped: Image.Image = F.center_crop(resized, [preprocessing.image_size, preprocessing.image_size])
+    return _central(resized, preprocessing)
+
+
+def _central(image: Image.Image, preprocessing: Preprocessing) -> Image.Image:
+    size = preprocessing.image_size
+    if preprocessing.crop_margin == "floor" and min(image.size) >= size:
+        left, top = (image.width - size) // 2, (image.height - size) // 2
+        return image.crop((left, top, left + size, top + size))
+    cropped: Image.Image = F.center_crop(image, [size, size])
     return cropped
 
 

@@ -274,6 +274,7 @@ def preprocessing_of(processor: Any, image_size: int | None = None) -> Preproces
         image_size=target,
         resize=round(resize * target / side),
         resize_mode=mode,
+        crop_margin="floor",
         interpolation=RESAMPLING[int(processor.resample)],
         mean=tuple(processor.image_mean) if normalises else (0.0, 0.0, 0.0),
         std=tuple(processor.image_std) if normalises else (1.0, 1.0, 1.0),

@@ -63,11 +63,14 @@ class Preprocessing(Frozen):
 
     Resize with `interpolation` so that the shorter side ("shortest") or both sides ("squash") measure `resize` pixels,
     cut the central square of `image_size` pixels, scale to [0, 1], subtract `mean` and divide by `std` per channel.
+    Where the margin of the cut is half a pixel, `crop_margin` "round" goes to even, as torchvision and timm do, and
+    "floor" cuts it off, as transformers does.
     """
 
     image_size: int
     resize: int
     resize_mode: Literal["shortest", "squash"] = "shortest"
     interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"] = "bicubic"
+    crop_margin: Literal["round", "floor"] = "round"
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
