@@ -136,7 +136,8 @@ def test_select_writes_a_model_that_predicts(run: Run, model: Path, data: Path, 
     answer = run("select", model, "--data", data, "-o", tmp_path / "run", *options)
     assert (answer.code, answer.err) == (0, "")
     assert json.loads(answer.out)["kind"] == "selection"
-    assert run("predict", tmp_path / "run" / "model", data / "test", "--json").code == 0
+    few = run("predict", tmp_path / "run" / "model", data / "test", "--json", "--limit", 2)
+    assert len(json.loads(few.out)) == 2
 
 
 # Bad input
@@ -262,7 +263,7 @@ OPTIONS = {
     " --repeats --seed",
     "select": "--batch-size --class-level --data --device --drops --dtype --head --image-size --images"
     " --images-search --json --limit --max-loss --methods --on-bad --on-unknown --out --repeats --rule --seed",
-    "predict": "--batch-size --csv --device --dtype --image-size --json",
+    "predict": "--batch-size --csv --device --dtype --image-size --json --limit",
 }
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from serpette.cli.options import Batch, Device, Dtype, ImageSize, Model, Precision
+from serpette.cli.options import Batch, Device, Dtype, ImageSize, Limit, Model, Precision
 from serpette.cli.terminal import phases, say
 
 
@@ -18,6 +18,7 @@ def command(
     image_size: ImageSize = None,
     device: Device = "auto",
     dtype: Precision = Dtype.fp32,
+    limit: Limit = None,
     json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")] = False,
 ) -> None:
@@ -30,6 +31,7 @@ def command(
         found = serpette.predict(
             model,
             images,
+            limit=limit,
             batch_size=batch_size,
             image_size=image_size,
             device=device,

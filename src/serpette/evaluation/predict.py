@@ -29,6 +29,7 @@ def predict(
     model: str | os.PathLike[str] | nn.Module,
     images: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
+    limit: int | None = None,
     batch_size: int = 32,
     image_size: int | None = None,
     device: str | None = None,
@@ -40,6 +41,7 @@ def predict(
     Args:
         model: anything that `serpette.load` takes, or a module of a supported family.
         images: one path or several; folders are searched.
+        limit: at most so many images, the first ones.
         batch_size: images at a time; halved where memory runs out.
         image_size: see `serpette.load`, as `device` and `dtype`.
         device: where to run.
@@ -58,7 +60,7 @@ def predict(
     if not adapter.num_classes:
         raise ModelError(f"{adapter.origin.name} has no classifier; `serpette select` saves a model that has one.")
     names = adapter.class_names or tuple(str(k) for k in range(adapter.num_classes))
-    paths = [path for given in _listed(images) for path in _files(Path(given))]
+    paths = [path for given in _listed(images) for path in _files(Path(given))][:limit]
     found: dict[int, Prediction] = {}
 
     def batches() -> Iterator[tuple[Tensor, Tensor]]:
