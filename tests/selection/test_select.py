@@ -162,6 +162,14 @@ def test_units_are_read_back_and_depend_on_every_input(tmp_path) -> None:
     assert units.get({"a": 1}, compute) == 1
     assert units.get({"a": 1}, compute) == 1
     assert units.get({"a": 2}, compute) == 2
+    for damaged in (b"", b"[]", b'{"hash": "0", "result": 1}'):
+        calls.clear()
+        for file in tmp_path.glob("*.json"):
+            file.write_bytes(damaged)
+        assert units.get({"a": 1}, compute) == 1  # computed once more
     tensors = units.get_tensors({"a": 1}, lambda: {"x": torch.arange(3)})
     assert torch.equal(tensors["x"], units.get_tensors({"a": 1}, dict)["x"])
     assert not list(tmp_path.glob(".*"))
+    (file,) = tmp_path.glob("*.safetensors")
+    file.write_bytes(file.read_bytes()[:-1])
+    assert torch.equal(units.get_tensors({"a": 1}, lambda: {"x": torch.ones(2)})["x"], torch.ones(2))

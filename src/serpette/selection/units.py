@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
@@ -21,17 +22,29 @@ class Units:
     def get(self, inputs: Any, compute: Callable[[], Any]) -> Any:
         """The result for `inputs`, both JSON values: read if a unit with these inputs is finished, else computed."""
         file = self._file(inputs, "json")
-        if not file.is_file():
-            write_text(file, json.dumps(compute()))
-        return json.loads(file.read_text(encoding="utf-8"))
+        try:
+            kept = json.loads(file.read_bytes())
+            if kept["hash"] == _hash(kept["result"]):
+                return kept["result"]
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # not finished, or damaged since: computed once more
+        result = json.loads(json.dumps(compute()))  # what a reader would get: lists for tuples
+        write_text(file, json.dumps({"hash": _hash(result), "result": result}))
+        return result
 
     def get_tensors(self, inputs: Any, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
         """The same for tensors."""
         file = self._file(inputs, "safetensors")
-        if not file.is_file():
-            write_bytes(file, save(compute()))
-        return load(file.read_bytes())
+        try:
+            return load(file.read_bytes())
+        except (OSError, SafetensorError):
+            tensors = compute()
+            write_bytes(file, save(tensors))
+            return tensors
 
     def _file(self, inputs: Any, ending: str) -> Path:
-        key = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:32]
-        return self._folder / f"{key}.{ending}"
+        return self._folder / f"{_hash(inputs)}.{ending}"
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
