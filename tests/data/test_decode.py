@@ -236,3 +236,8 @@ def test_a_decompression_bomb_is_a_bad_image_and_is_not_decoded(strict, side):
 def test_encapsulated_postscript_is_never_run():
     with pytest.raises(BadImage, match="not an image"):
         decode(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n", settings())
+
+
+def test_a_null_byte_in_a_name_is_a_bad_image() -> None:
+    with pytest.raises(BadImage, match="not that of a file"):
+        decode("a\0b.png", Preprocessing(image_size=8, resize=8, mean=(0, 0, 0), std=(1, 1, 1)))

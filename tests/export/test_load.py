@@ -18,7 +18,7 @@ from timm.models._hub import save_for_hf
 import serpette
 from models.families import hf_config
 from serpette.data.decode import decode
-from serpette.errors import PlanError, RecordError, SerpetteError
+from serpette.errors import ModelError, PlanError, RecordError, SerpetteError
 from serpette.export.load import as_module
 from serpette.models import adapt, inference
 from serpette.models.runtime import to_input
@@ -414,3 +414,18 @@ def test_the_real_dinov2_is_pruned_and_comes_back(assets: Path, tmp_path: Path) 
     loaded = serpette.load(serpette.save(pruned, tmp_path / "m"))
     x = torch.randn(1, 3, 98, 98)
     assert torch.equal(answers(loaded, x), answers(pruned, x))
+
+
+@pytest.mark.parametrize("name", ["checkpoint_path", "pretrained", "cache_dir"])
+def test_an_edited_manifest_cannot_make_timm_read_other_files(name: str, tmp_path: Path) -> None:
+    folder = serpette.save(serpette.prune(tiny(TIMM), Plan(drop_attention=(1,))), tmp_path / "model")
+    manifest = json.loads((folder / "pruning.json").read_text())
+    manifest["blueprint"]["arguments"][name] = str(tmp_path / "evil.bin")
+    (folder / "pruning.json").write_text(json.dumps(manifest))
+    with pytest.raises(ModelError, match=f"asks timm for {name}"):
+        serpette.load(folder)
+
+
+def test_the_home_of_nobody_is_no_model() -> None:
+    with pytest.raises(ModelError, match="there is no model"):
+        serpette.load("~nobody-of-this-name/model")

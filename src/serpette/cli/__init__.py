@@ -72,3 +72,8 @@ def main() -> None:
     except KeyboardInterrupt:
         fail("interrupted; run the same command again to continue.")
         sys.exit(130)
+    except Exception as error:
+        if os.environ.get("SERPETTE_DEBUG"):
+            raise
+        fail(f"{type(error).__name__}: {error}. This is a bug in serpette; SERPETTE_DEBUG=1 shows where.")
+        sys.exit(1)

@@ -62,6 +62,8 @@ def read_file(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise BadImage(f"the file cannot be read ({error.strerror})") from error
+    except ValueError as error:  # a null byte in the name
+        raise BadImage("its name is not that of a file") from error
 
 
 def _identified(data: bytes) -> Image.Image:

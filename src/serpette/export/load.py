@@ -43,7 +43,7 @@ def load(
     name = os.fspath(model)
     loaded = _by_name(name, image_size, random_weights)
     origin = adapt(loaded).origin
-    base = origin.base or (str(Path(name).expanduser().resolve()) if Path(name).expanduser().is_dir() else name)
+    base = origin.base or (str(_path(name).resolve()) if _path(name).is_dir() else name)
     loaded.serpette_origin = origin._replace(name=name, base=base)  # type: ignore[assignment]
     return loaded.to(target, precision).eval()
 
@@ -147,6 +147,13 @@ def _from_blueprint(folder: Path, manifest: Pruning, random_weights: bool) -> nn
     return model.eval()
 
 
+def _path(name: str) -> Path:
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:  # `~somebody` that is nobody here
+        return Path(name)
+
+
 def _by_name(name: str, image_size: int | None, random_weights: bool) -> nn.Module:
     if name == "demo":
         return load_stock(Path(str(files("serpette") / "demo")), "timm", image_size, random_weights)
@@ -155,11 +162,11 @@ def _by_name(name: str, image_size: int | None, random_weights: bool) -> nn.Modu
         from serpette.models.timm import load_timm
 
         return load_timm(rest, image_size=image_size, random_weights=random_weights)
-    if scheme == "hf" and rest and not Path(rest).expanduser().is_dir():
+    if scheme == "hf" and rest and not _path(rest).is_dir():
         from serpette.models.transformers import load_transformers
 
         return load_transformers(rest, image_size=image_size, random_weights=random_weights)
-    folder = Path(rest.removeprefix("local-dir:") if scheme in ("timm", "hf") else name).expanduser()
+    folder = _path(rest.removeprefix("local-dir:") if scheme in ("timm", "hf") else name)
     if not folder.is_dir():
         raise ModelError(f"there is no model {name!r}; expected {NAMES}.")
     if (folder / MANIFEST).is_file():

@@ -30,6 +30,10 @@ BRANCHES = {
 }
 
 
+# What would make timm read weights from a file or an address
+FETCHING = {"pretrained", "checkpoint_path", "pretrained_cfg", "cache_dir", "url", "file", "hf_hub_id", "source"}
+
+
 class TimmAdapter(Adapter):
     """A timm model with `blocks`."""
 
@@ -188,9 +192,7 @@ class TimmAdapter(Adapter):
     def blueprint(self) -> Mapping[str, Any]:
         self._check_buildable()
         arguments = {**get_model_args(self.model), "depth": len(self.blocks), "num_classes": self.num_classes}
-        config = {
-            k: v for k, v in self._config.items() if k not in ("url", "hf_hub_id", "file", "source", "state_dict")
-        }
+        config = {k: v for k, v in self._config.items() if k not in {*FETCHING, "state_dict"}}
         return {"architecture": self.architecture, "arguments": arguments, "pretrained_cfg": config}
 
     @classmethod
@@ -199,6 +201,11 @@ class TimmAdapter(Adapter):
         if not is_model(name):
             raise ModelError(f"timm {timm.__version__} has no architecture {name!r}; install a version that has it.")
         config = {k: tuple(v) if isinstance(v, list) else v for k, v in blueprint["pretrained_cfg"].items()}
+        fetching = FETCHING & {*blueprint["arguments"], *config}
+        if fetching:  # nobody's manifest makes this machine open files or addresses of its choice
+            raise ModelError(
+                f"the blueprint asks timm for {min(fetching)}, which serpette never writes; save it again."
+            )
         return timm.create_model(name, pretrained_cfg_overlay=config, **blueprint["arguments"])
 
 
