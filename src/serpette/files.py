@@ -1,6 +1,7 @@
 """Writing files so that an interrupted run leaves either the old file or the new one, never half of it."""
 
 import hashlib
+import json
 import os
 import shutil
 import tempfile
@@ -93,15 +94,22 @@ def _put_in_place(new: Path, path: Path) -> None:
 
 
 def check_replaceable(path: Path, marker: str) -> None:
-    """Make sure that `path` is free, empty, or a folder that serpette wrote, which holds `marker`.
+    """Make sure that `path` is free, empty, or holds `marker` and the `files` that this JSON file lists, and no others.
 
     Raises:
         SerpetteError: it is a file, or somebody else's folder.
     """
     if path.exists() and not path.is_dir():
         raise SerpetteError(f"{path} is a file; expected the name of a folder to write.")
-    if path.is_dir() and any(path.iterdir()) and not (path / marker).is_file():
-        raise SerpetteError(f"{path} is not empty and was not written by serpette; choose another folder.")
+    others = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+    if not others:
+        return
+    try:
+        ours = {marker, *json.loads((path / marker).read_bytes())["files"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        raise SerpetteError(f"{path} is not empty and was not written by serpette; choose another folder.") from None
+    if others - ours:
+        raise SerpetteError(f"{path} also holds {min(others - ours)}, which is not serpette's; choose another folder.")
 
 
 def hash_of(file: Path) -> str:

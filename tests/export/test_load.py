@@ -429,3 +429,19 @@ def test_an_edited_manifest_cannot_make_timm_read_other_files(name: str, tmp_pat
 def test_the_home_of_nobody_is_no_model() -> None:
     with pytest.raises(ModelError, match="there is no model"):
         serpette.load("~nobody-of-this-name/model")
+
+
+def test_a_folder_with_code_of_its_own_does_not_run_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = {"model_type": "evil", "auto_map": {"AutoConfig": "evil.EvilConfig"}, "architectures": ["Evil"]}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    with pytest.raises(ModelError):
+        serpette.load(tmp_path)
+    assert not (tmp_path / "ran").exists()
+    assert capsys.readouterr().out == ""
+
+
+def test_an_image_size_that_cuts_a_patch_is_refused_with_the_nearest_sizes(tmp_path: Path) -> None:
+    folder = serpette.save(tiny(TIMM), tmp_path / "model")
+    with pytest.raises(ModelError, match="ask for 32 or 40"):
+        serpette.load(folder, image_size=35)

@@ -189,10 +189,18 @@ def test_timm_gets_back_every_resize_from_the_crop_fraction() -> None:
 @LIBRARIES
 def test_our_own_folder_is_replaced_whole(name: str, tmp_path: Path) -> None:
     folder = serpette.save(tiny(name), tmp_path / "model")
-    (folder / "notes.txt").write_text("mine")
     serpette.save(serpette.prune(tiny(name), BRANCH), folder)
     assert sorted(os.listdir(folder)) == [WEIGHTS, MANIFEST]
     assert os.listdir(tmp_path) == ["model"]
+
+
+def test_our_own_folder_with_a_file_of_the_users_is_left_alone(tmp_path: Path) -> None:
+    folder = serpette.save(tiny(TIMM), tmp_path / "model")
+    (folder / "notes.txt").write_text("mine")
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    with pytest.raises(SerpetteError, match=r"also holds notes\.txt"):
+        serpette.save(serpette.prune(tiny(TIMM), BRANCH), folder)
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
 
 
 def test_an_empty_folder_and_a_new_one_are_written(tmp_path: Path) -> None:

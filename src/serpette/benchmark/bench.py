@@ -192,12 +192,14 @@ def _energy(model: nn.Module, run: Callable[[], None], images_per_run: int) -> t
 
 def _with_speedup(cost: Cost, batch: Timing, baseline: Timing) -> Cost:
     gain = speedup(batch, baseline)
+    rounds = len(batch.samples)
+    few = f"only {rounds} rounds: the range is given, which is no 95 % interval" if rounds < 6 else ""
     return cost.model_copy(
         update={
             "speedup": gain.ratio,
             "speedup_low": gain.low,
             "speedup_high": gain.high,
-            "speedup_note": gain.note,
+            "speedup_note": gain.note or few,
         }
     )
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from serpette.cli.options import AsJson, Device, Dtype, ImageSize, Model, Precision, RandomWeights, Seed, out_file
-from serpette.cli.terminal import phases, say, show
+from serpette.cli.terminal import check_out, phases, say, show
 
 
 def command(
@@ -32,6 +32,7 @@ def command(
     from serpette.benchmark.table import write_csv
     from serpette.report.tables import cost_table
 
+    check_out(out)
     with phases() as phase:
 
         def announce(line: str) -> None:

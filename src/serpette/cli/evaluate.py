@@ -23,7 +23,7 @@ from serpette.cli.options import (
     Unknown,
     out_file,
 )
-from serpette.cli.terminal import phases, say, show
+from serpette.cli.terminal import check_out, phases, say, show
 
 
 class Head(StrEnum):
@@ -72,6 +72,7 @@ def command(
     from serpette.report.tables import scores_table
 
     dataset = open_dataset(data, seed=seed, class_level=class_level, on_unknown=on_unknown.value)
+    check_out(out)
     with phases() as phase:
         scores = serpette.evaluate(
             model,

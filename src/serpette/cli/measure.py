@@ -24,7 +24,7 @@ from serpette.cli.options import (
     Seed,
     Unknown,
 )
-from serpette.cli.terminal import phases, say, show
+from serpette.cli.terminal import check_out, phases, say, show
 
 
 class Tokens(StrEnum):
@@ -63,6 +63,9 @@ def command(
     from serpette.report.charts import write_heatmap
     from serpette.report.tables import profile_table
 
+    if out.suffix == ".svg":
+        raise typer.BadParameter("--out names the JSON file; the heatmap goes beside it as .svg.")
+    check_out(out)
     module = as_module(model, image_size=image_size, device=device, dtype=dtype.value, random_weights=random_weights)
     dataset = open_dataset(data, seed=seed, class_level=class_level, on_unknown=on_unknown.value)
     with phases() as phase:

@@ -81,4 +81,4 @@ def split_indices(text: str | None, option: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise typer.BadParameter(f"{option} takes block numbers such as 3,9; found {text!r}.") from None
+        raise typer.BadParameter(f"{option} takes whole numbers such as 3,9; found {text!r}.") from None

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from serpette.cli.options import AsJson, Bad, ClassLevel, Limit, OnBad, OnUnknown, Seed, Unknown, out_file
-from serpette.cli.terminal import phases, say, show
+from serpette.cli.terminal import check_out, phases, say, show
 
 
 def command(
@@ -22,6 +22,7 @@ def command(
     import serpette
     from serpette.report.tables import scan_table
 
+    check_out(out)
     with phases() as phase:
         result = serpette.scan(
             data,

@@ -55,7 +55,7 @@ def command(
         Rule, typer.Option("--rule", help="cheapest within --max-loss, or best accuracy (the paper's rule).")
     ] = Rule.cheapest,
     max_loss: Annotated[
-        float, typer.Option("--max-loss", help="Points of validation accuracy that cheapest may lose.")
+        float, typer.Option("--max-loss", min=0, help="Points of validation accuracy that cheapest may lose.")
     ] = 1.0,
     head: Annotated[
         Head | None,
@@ -84,10 +84,13 @@ def command(
     from serpette.report.tables import candidates_table, cost_table
     from serpette.report.verdict import verdict
 
-    chosen = tuple(methods.split(","))
+    chosen = tuple(name.strip() for name in methods.split(","))
     unknown = [name for name in chosen if name not in METHODS]
     if unknown:
         raise typer.BadParameter(f"unknown method {unknown[0]!r}; expected some of {', '.join(METHODS)}.")
+    counts = split_indices(drops, "--drops")
+    if any(count < 1 for count in counts):
+        raise typer.BadParameter(f"--drops takes counts of at least 1; found {min(counts)}.")
     dataset = open_dataset(data, seed=seed, class_level=class_level, on_unknown=on_unknown.value)
     with phases() as phase:
         selection = serpette.select(
@@ -95,7 +98,7 @@ def command(
             dataset,
             out,
             methods=chosen,  # type: ignore[arg-type]
-            drops=split_indices(drops, "--drops") or None,
+            drops=counts or None,
             rule=rule.value,
             max_loss=max_loss,
             head=head.value if head else None,

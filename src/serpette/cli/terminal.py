@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 Progress = Callable[[int, int], None]
@@ -19,6 +20,14 @@ def show(renderable: Any) -> None:
 def say(line: str) -> None:
     """Print one plain line to standard output; nothing in it is taken for markup."""
     print(line)
+
+
+def check_out(path: Path | None) -> None:
+    """Make sure, before the work, that its result can be written to `path`."""
+    from serpette.files import check_writable
+
+    if path is not None:
+        check_writable(path.parent)
 
 
 def fail(message: str) -> None:

@@ -10,7 +10,7 @@ from torch import nn
 
 from serpette.errors import ModelError, SerpetteError
 from serpette.files import hash_of
-from serpette.models.base import Origin, RemainingBranch, adapt, one_line, sharing_copy
+from serpette.models.base import Adapter, Origin, RemainingBranch, adapt, one_line, sharing_copy
 from serpette.models.runtime import pick_device, pick_dtype, placement
 from serpette.models.weights import read_weights
 from serpette.records import MANIFEST, Pruning
@@ -42,7 +42,9 @@ def load(
     target, precision = pick_device(device), pick_dtype(dtype)
     name = os.fspath(model)
     loaded = _by_name(name, image_size, random_weights)
-    origin = adapt(loaded).origin
+    adapter = adapt(loaded)
+    check_patches(adapter, image_size)
+    origin = adapter.origin
     base = origin.base or (str(_path(name).resolve()) if _path(name).is_dir() else name)
     loaded.serpette_origin = origin._replace(name=name, base=base)  # type: ignore[assignment]
     return loaded.to(target, precision).eval()
@@ -147,6 +149,19 @@ def _from_blueprint(folder: Path, manifest: Pruning, random_weights: bool) -> nn
     return model.eval()
 
 
+def check_patches(adapter: Adapter, image_size: int | None) -> None:
+    """Make sure that `image_size`, if one was asked for, is a whole number of patches.
+
+    Raises:
+        ModelError: it is not, so that the library would cut pixels off.
+    """
+    patch = adapter.patch_size
+    if image_size and image_size % patch:
+        below, above = image_size // patch * patch, (image_size // patch + 1) * patch
+        sizes = f"{below} or {above}" if below else f"{above}"
+        raise ModelError(f"{image_size} px are no whole number of patches of {patch} px; ask for {sizes}.")
+
+
 def _path(name: str) -> Path:
     try:
         return Path(name).expanduser()
@@ -197,6 +212,7 @@ def library_of(folder: Path) -> str:
 
 def _resized(module: nn.Module, image_size: int) -> nn.Module:
     adapter = adapt(module)
+    check_patches(adapter, image_size)
     if adapter.library == "timm":
         from serpette.models.timm import resized_timm
 

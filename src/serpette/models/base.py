@@ -101,6 +101,11 @@ class Adapter(ABC):
     def blocks(self) -> tuple[nn.Module, ...]:
         """The residual blocks in the order in which they run."""
 
+    @property
+    @abstractmethod
+    def patch_size(self) -> int:
+        """Side of a patch in pixels."""
+
     @abstractmethod
     def branches(self, block: nn.Module) -> Branches:
         """The residual branches of one block.

@@ -73,6 +73,10 @@ class TimmAdapter(Adapter):
     def blocks(self) -> tuple[nn.Module, ...]:
         return tuple(self._timm.blocks)
 
+    @property
+    def patch_size(self) -> int:
+        return int(self._timm.patch_embed.patch_size[0])
+
     def branches(self, block: nn.Module) -> Branches:
         return block.branches if isinstance(block, RemainingBranch) else BRANCHES[type(block).__name__]
 

@@ -83,6 +83,10 @@ class TransformersAdapter(Adapter):
     def blocks(self) -> tuple[nn.Module, ...]:
         return tuple(self._list.blocks)
 
+    @property
+    def patch_size(self) -> int:
+        return _square(self._list.owner.config.patch_size)
+
     def branches(self, block: nn.Module) -> Branches:
         return block.branches if isinstance(block, RemainingBranch) else BRANCHES[type(block).__name__]
 
@@ -311,7 +315,7 @@ def load_transformers(name: str, *, image_size: int | None = None, random_weight
     """
     with quiet():
         try:
-            config = AutoConfig.from_pretrained(name)
+            config = AutoConfig.from_pretrained(name, trust_remote_code=False)
         except Exception as error:  # OSError, ValueError, and those of the hub client
             raise ModelError(f"transformers cannot load {name!r}: {one_line(error)}") from error
         model_class = _model_class(config)
@@ -337,7 +341,7 @@ def _stated_preprocessing(name: str, image_size: int | None) -> Preprocessing | 
     """
     processor: Any = AutoImageProcessor  # its methods carry no types
     try:
-        return preprocessing_of(processor.from_pretrained(name), image_size)
+        return preprocessing_of(processor.from_pretrained(name, trust_remote_code=False), image_size)
     except ModelError:
         raise
     except Exception as error:

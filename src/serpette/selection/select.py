@@ -1,5 +1,6 @@
 """The main job: from a model and a dataset to the best pruned model, saved and reported."""
 
+import json
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from torch import nn
 
 from serpette.benchmark.bench import bench_modules
 from serpette.data.dataset import Dataset, open_dataset
+from serpette.errors import SerpetteError
 from serpette.evaluation.own_head import own_head_fits
 from serpette.export.load import as_module
 from serpette.export.save import save
@@ -27,6 +29,7 @@ from serpette.selection.setting import Phase, Setting
 from serpette.selection.units import Units
 from serpette.surgery.prune import check_dense
 
+RESULTS = ("selection.json", "report.html", "split.csv")
 SEARCH_IMAGES = 500  # of each split: the standard error of an accuracy of 85 % is then 1.6 points
 
 
@@ -85,6 +88,9 @@ def select(
     started = time.monotonic()
     folder = Path(out)
     check_writable(folder)
+    foreign = [name for name in RESULTS if (folder / name).exists() and not (folder / "work").is_dir()]
+    if foreign:
+        raise SerpetteError(f"{folder} holds a {foreign[0]} that is not from a run of serpette; choose another folder.")
     check_replaceable(folder / "model", marker=MANIFEST)
     dataset = open_dataset(data, seed=seed)
     dense = adapt(as_module(model, image_size=image_size, device=device, dtype=dtype))
@@ -145,10 +151,10 @@ def select(
 def load_with(form: str, folder: Path) -> str:
     """Code that loads a saved model of this form."""
     if form == "timm":
-        return f'timm.create_model("local-dir:{folder}", pretrained=True)'
+        return f"timm.create_model({json.dumps(f'local-dir:{folder}')}, pretrained=True)"
     if form == "transformers":
-        return f'transformers.AutoModelForImageClassification.from_pretrained("{folder}")'
-    return f'serpette.load("{folder}")'
+        return f"transformers.AutoModelForImageClassification.from_pretrained({json.dumps(str(folder))})"
+    return f"serpette.load({json.dumps(str(folder))})"
 
 
 def _silent(_name: str) -> Callable[[int, int], None]:
