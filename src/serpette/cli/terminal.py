@@ -1,13 +1,12 @@
 """What all commands print with: results to standard output, progress and errors to standard error."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-Progress = Callable[[int, int], None]
-Phase = Callable[[str], Progress]
+from serpette.progress import Phase, Progress
 
 
 def show(renderable: Any) -> None:

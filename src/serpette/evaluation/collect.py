@@ -13,9 +13,8 @@ from serpette.evaluation.sweep import Sweep
 from serpette.evaluation.trunk import Output
 from serpette.models.base import Adapter, inference
 from serpette.models.runtime import for_each_batch, placement, to_input
+from serpette.progress import Progress
 from serpette.records import Plan
-
-Progress = Callable[[int, int], None]
 
 
 def collect(

@@ -1,7 +1,6 @@
 """Accuracy of a model on one split, with its own, a frozen or a refitted head (method: retraining-free evaluation)."""
 
 import os
-from collections.abc import Callable
 from typing import Literal
 
 from torch import Tensor, nn
@@ -10,7 +9,7 @@ from serpette.data.dataset import Dataset, open_dataset
 from serpette.data.pixels import Pixels
 from serpette.errors import ModelError
 from serpette.evaluation.collect import collect
-from serpette.evaluation.heads import HeadMethod, LinearHead, fit
+from serpette.evaluation.heads import HeadMethod, fit
 from serpette.evaluation.metrics import score
 from serpette.evaluation.own_head import own_columns, own_head_fits
 from serpette.evaluation.trunk import features, logits
@@ -18,9 +17,8 @@ from serpette.export.load import as_module
 from serpette.models.base import Adapter, adapt
 from serpette.models.reference import model_ref
 from serpette.models.runtime import provenance
+from serpette.progress import Phase, unseen
 from serpette.records import HeadFit, HeadKind, Scores
-
-Phase = Callable[[str], Callable[[int, int], None]]
 
 
 def evaluate(
@@ -67,7 +65,7 @@ def evaluate(
     dataset = open_dataset(data, seed=seed)
     adapter = adapt(as_module(model, image_size=image_size, device=device, dtype=dtype))
     kind: HeadKind = head or ("own" if own_head_fits(adapter, dataset.classes) else "refit")
-    show = phase or (lambda _name: lambda _done, _total: None)
+    show = phase or unseen
 
     def pixels(of: Adapter, name: str) -> Pixels:
         return Pixels(dataset, name, of.preprocessing, limit=limit, seed=seed, on_bad=on_bad)
@@ -106,11 +104,6 @@ def scores_of(
         n_bad=pixels.n_bad,
         **metrics._asdict(),
     )
-
-
-def with_head(adapter: Adapter, head: LinearHead, classes: tuple[str, ...]) -> nn.Module:
-    """The library's classification model around the backbone of `adapter`, with a fitted head."""
-    return adapter.with_classifier(head.weight, head.bias, classes)
 
 
 def _dense(

@@ -3,7 +3,6 @@
 Shapes: B images, T tokens, C channels, S pixels a side.
 """
 
-from collections.abc import Callable
 from typing import get_args
 
 from jaxtyping import Float, Int64, UInt8
@@ -14,12 +13,11 @@ from serpette.errors import ModelError
 from serpette.models.base import Adapter, inference
 from serpette.models.reference import model_ref
 from serpette.models.runtime import for_each_batch, placement, provenance, to_input
+from serpette.progress import Progress
 from serpette.records import Profile, Tokens
 from serpette.redundancy.measures import compare
 from serpette.redundancy.sums import Sums
 from serpette.redundancy.tap import Tap
-
-Progress = Callable[[int, int], None]  # images done, images in all
 
 
 def measure_pixels(

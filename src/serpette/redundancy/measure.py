@@ -9,8 +9,9 @@ from serpette.data.dataset import Dataset, open_dataset
 from serpette.data.pixels import Pixels
 from serpette.export.load import as_module
 from serpette.models.base import adapt
+from serpette.progress import Progress
 from serpette.records import Profile, Tokens
-from serpette.redundancy.calibrate import Progress, profile_pixels
+from serpette.redundancy.calibrate import profile_pixels
 
 
 def measure(

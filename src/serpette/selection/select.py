@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -19,13 +19,14 @@ from serpette.files import check_replaceable, check_writable
 from serpette.models.base import adapt
 from serpette.models.reference import model_ref
 from serpette.models.runtime import provenance
+from serpette.progress import Phase, unseen
 from serpette.records import MANIFEST, Baseline, HeadKind, Method, Plan, Pruning, Selection, Winner
 from serpette.report.page import write_selection_page
 from serpette.selection.candidates import default_drops, propose
 from serpette.selection.choose import Rule, choose, rule_in_words, top1_of
 from serpette.selection.confirm import confirm
 from serpette.selection.search import measured, search
-from serpette.selection.setting import Phase, Setting
+from serpette.selection.setting import Setting
 from serpette.selection.units import Units
 from serpette.surgery.prune import check_dense
 
@@ -96,7 +97,7 @@ def select(
     dense = adapt(as_module(model, image_size=image_size, device=device, dtype=dtype))
     check_dense(dense)
     kind: HeadKind = head or ("own" if own_head_fits(dense, dataset.classes) else "refit")
-    setting = Setting(dense, dataset, kind, batch_size, seed, on_bad, phase or _silent, Units(folder / "work"))
+    setting = Setting(dense, dataset, kind, batch_size, seed, on_bad, phase or unseen, Units(folder / "work"))
 
     profile = measured(setting, images)
     found = search(setting, propose(profile, methods, drops or default_drops(profile.depth), seed), images_search)
@@ -155,7 +156,3 @@ def load_with(form: str, folder: Path) -> str:
     if form == "transformers":
         return f"transformers.AutoModelForImageClassification.from_pretrained({json.dumps(str(folder))})"
     return f"serpette.load({json.dumps(str(folder))})"
-
-
-def _silent(_name: str) -> Callable[[int, int], None]:
-    return lambda _done, _total: None

@@ -1,6 +1,5 @@
 """What stays the same through one selection: the model, the data and how they are used."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -11,10 +10,9 @@ from serpette.evaluation.own_head import own_columns
 from serpette.models.base import Adapter
 from serpette.models.reference import model_ref
 from serpette.models.runtime import provenance
+from serpette.progress import Phase
 from serpette.records import HeadKind
 from serpette.selection.units import Units
-
-Phase = Callable[[str], Callable[[int, int], None]]
 
 
 @dataclass(frozen=True)
